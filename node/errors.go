@@ -1,0 +1,79 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/raftyard/raftyard"
+)
+
+// Each error here is one reaction of the caller. [NotApplied] tells whether a
+// request that ended with an error certainly had no effect.
+var (
+	// ErrUnknownOutcome: the command may or may not be applied, now or later.
+	// Retry only what is idempotent, or read back first.
+	ErrUnknownOutcome = errors.New("outcome unknown")
+
+	// ErrNoLeader: the group had no leader within the request's deadline. The
+	// request had no effect.
+	ErrNoLeader = errors.New("no leader")
+
+	// ErrGroupNotFound: the registry has no such group.
+	ErrGroupNotFound = errors.New("group not found")
+
+	// ErrNoReplica: this node has no replica of the group, or none with state.
+	ErrNoReplica = errors.New("no replica of the group on this node")
+
+	// ErrGroupExists: a group with the id exists with another spec.
+	ErrGroupExists = errors.New("group exists with another spec")
+
+	// ErrEpochMismatch: the group is at another epoch than the caller expects.
+	ErrEpochMismatch = errors.New("epoch mismatch")
+
+	// ErrChangeInProgress: another change of the group's members is under way.
+	ErrChangeInProgress = errors.New("membership change in progress")
+
+	// ErrOverloaded: a queue is full; the request was not queued. Retry later,
+	// with back-off.
+	ErrOverloaded = errors.New("overloaded")
+
+	// ErrTooLarge: the command is over a size limit, which the text names.
+	ErrTooLarge = errors.New("too large")
+
+	// ErrInvalid: the request itself is wrong; the text says what.
+	ErrInvalid = errors.New("invalid request")
+
+	// ErrTransfer: leadership could not be handed over; the text says why.
+	ErrTransfer = errors.New("leadership transfer failed")
+
+	// ErrFaulty: the replica or its state machine is stopped; the text says why.
+	ErrFaulty = errors.New("replica is stopped")
+
+	// ErrUnsupported: the group's state machine cannot do what was asked.
+	ErrUnsupported = errors.New("not supported by the state machine")
+
+	// ErrDiskFull: too little disk space is left to take writes.
+	ErrDiskFull = errors.New("disk full")
+
+	// ErrClosed: the node is closed or closing.
+	ErrClosed = errors.New("node is closed")
+)
+
+// NotLeaderError reports that another node leads the group. The request had no effect.
+type NotLeaderError struct {
+	Group  raftyard.GroupID
+	Leader raftyard.NodeID // zero while the leader is unknown
+}
+
+func (e *NotLeaderError) Error() string {
+	if e.Leader == 0 {
+		return fmt.Sprintf("group %d has no known leader", e.Group)
+	}
+	return fmt.Sprintf("group %d is led by node %d", e.Group, e.Leader)
+}
+
+// NotApplied reports whether the request that ended with err certainly had, and
+// will have, no effect, so that repeating it blindly is safe. It is false for nil.
+func NotApplied(err error) bool {
+	return err != nil && !errors.Is(err, ErrUnknownOutcome)
+}

@@ -1,0 +1,194 @@
+package node
+
+import (
+	"time"
+
+	"github.com/raftyard/raftyard"
+)
+
+// A Spec says what a group shall be. See [Node.CreateGroup].
+type Spec struct {
+	// ID names the group; it must not be zero.
+	ID raftyard.GroupID `json:"id"`
+
+	// Kind names the state machine, one of [Config].Kinds.
+	Kind string `json:"kind"`
+
+	// Voters and Learners are the nodes that shall hold a replica.
+	Voters   []raftyard.NodeID `json:"voters"`
+	Learners []raftyard.NodeID `json:"learners,omitempty"`
+
+	// SnapshotEntries is after how many applied entries the group takes a
+	// snapshot and cuts its log. Default: 10000.
+	SnapshotEntries uint64 `json:"snapshot_entries,omitempty"`
+
+	// TrailingEntries is how many entries before the snapshot stay in the log
+	// for followers that are a little behind. Default: half of SnapshotEntries.
+	TrailingEntries uint64 `json:"trailing_entries,omitempty"`
+}
+
+// Members is the wanted membership of a group. See [Node.SetMembers].
+type Members struct {
+	Voters   []raftyard.NodeID `json:"voters"`
+	Learners []raftyard.NodeID `json:"learners,omitempty"`
+
+	// ExpectEpoch, when not zero, is the epoch that the group must be at.
+	ExpectEpoch uint64 `json:"expect_epoch,omitempty"`
+}
+
+// MemberStatus is one member of a group, as its descriptor lists it.
+type MemberStatus struct {
+	Replica raftyard.ReplicaID `json:"replica"`
+	Node    raftyard.NodeID    `json:"node"`
+	// Role is voter, learner, or during a joint change incoming, outgoing or
+	// demoting.
+	Role string `json:"role"`
+}
+
+// GroupSummary is one line of a list of groups.
+type GroupSummary struct {
+	ID          raftyard.GroupID  `json:"id"`
+	Kind        string            `json:"kind"`
+	Incarnation string            `json:"incarnation"`
+	Epoch       uint64            `json:"epoch"`
+	Voters      []raftyard.NodeID `json:"voters"`   // wanted
+	Learners    []raftyard.NodeID `json:"learners"` // wanted
+	Members     []MemberStatus    `json:"members"`  // actual, as far as this node knows
+	Leader      raftyard.NodeID   `json:"leader"`   // zero: none known
+	Term        uint64            `json:"term"`
+	// Problems are stable words: no_leader, no_replica, under_replicated,
+	// joint, faulty, lagging.
+	Problems []string `json:"problems"`
+}
+
+// ReplicaStatus is one replica as its own node sees it.
+type ReplicaStatus struct {
+	Node     raftyard.NodeID    `json:"node"`
+	Replica  raftyard.ReplicaID `json:"replica"`
+	Role     string             `json:"role"` // leader, follower, candidate, pre_candidate, learner, none
+	Term     uint64             `json:"term"`
+	Vote     raftyard.ReplicaID `json:"vote"`
+	Leader   raftyard.ReplicaID `json:"leader"`
+	Epoch    uint64             `json:"epoch"`
+	First    uint64             `json:"first"`
+	Last     uint64             `json:"last"`
+	Commit   uint64             `json:"commit"`
+	Applied  uint64             `json:"applied"`
+	Snapshot uint64             `json:"snapshot"`
+	Bytes    int64              `json:"log_bytes"`
+	Lag      uint64             `json:"lag"` // behind the highest commit index known for the group
+	// Fault says why the replica is stopped, or is empty.
+	Fault string `json:"fault,omitempty"`
+	// Error says why the node could not be asked, or is empty.
+	Error string `json:"error,omitempty"`
+}
+
+// GroupStatus is everything about one group.
+type GroupStatus struct {
+	GroupSummary
+	SnapshotEntries uint64          `json:"snapshot_entries"`
+	TrailingEntries uint64          `json:"trailing_entries"`
+	NextReplica     uint64          `json:"next_replica"`
+	Replicas        []ReplicaStatus `json:"replicas"`
+}
+
+// PeerProgress is what a leader knows of one member.
+type PeerProgress struct {
+	Replica      raftyard.ReplicaID `json:"replica"`
+	Node         raftyard.NodeID    `json:"node"`
+	Match        uint64             `json:"match"`
+	Next         uint64             `json:"next"`
+	State        string             `json:"state"` // probe, replicate, snapshot
+	RecentActive bool               `json:"recent_active"`
+	Paused       bool               `json:"paused"`
+	Inflight     int                `json:"inflight"`
+	Learner      bool               `json:"learner"`
+}
+
+// RaftStatus is raft's own view of one group on this node.
+type RaftStatus struct {
+	Group GroupRef `json:"group"`
+	ReplicaStatus
+	Members        []MemberStatus `json:"members"`
+	Progress       []PeerProgress `json:"progress,omitempty"`
+	Queued         int            `json:"queued_proposals"`
+	Inflight       int            `json:"inflight_proposals"`
+	WaitingReads   int            `json:"waiting_reads"`
+	ApplyQueue     int            `json:"apply_queue"`
+	Transferee     uint64         `json:"transferee,omitempty"`
+	DurableApplied uint64         `json:"durable_applied"`
+}
+
+// GroupRef names a group with its incarnation.
+type GroupRef struct {
+	ID          raftyard.GroupID `json:"id"`
+	Incarnation string           `json:"incarnation"`
+}
+
+// NodeStatus is one node of the cluster as this node sees it.
+type NodeStatus struct {
+	ID       raftyard.NodeID   `json:"id"`
+	Peer     string            `json:"peer"`
+	HTTP     string            `json:"http"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Self     bool              `json:"self,omitempty"`
+	Live     bool              `json:"live"`
+	Replicas int               `json:"replicas"`
+	Leaders  int               `json:"leaders"`
+	// DiskFree and DiskLevel (ok, soft, hard, floor) are of the data directory.
+	DiskFree  int64  `json:"disk_free"`
+	DiskLevel string `json:"disk_level"`
+	Version   string `json:"version,omitempty"`
+	Boot      uint64 `json:"boot,omitempty"`
+	RTTMicros int64  `json:"rtt_us,omitempty"`
+	LastError string `json:"last_error,omitempty"`
+}
+
+// Status is what GET /v1/status answers: this node and what it knows of the cluster.
+type Status struct {
+	Cluster   string          `json:"cluster"`
+	ClusterID string          `json:"cluster_id"`
+	Node      raftyard.NodeID `json:"node"`
+	Store     string          `json:"store"`
+	Boot      uint64          `json:"boot"`
+	Version   string          `json:"version"`
+	Started   time.Time       `json:"started"`
+	Ready     bool            `json:"ready"`
+	Checks    []Check         `json:"checks"`
+	Nodes     []NodeStatus    `json:"nodes"`
+	Groups    GroupCounts     `json:"groups"`
+	// Problems lists the groups that need somebody's attention, at most 100.
+	Problems []GroupSummary `json:"problems"`
+}
+
+// GroupCounts sums the groups up.
+type GroupCounts struct {
+	Total       int `json:"total"`
+	Replicas    int `json:"replicas"` // on this node
+	Leaders     int `json:"leaders"`  // on this node
+	WithProblem int `json:"with_problem"`
+}
+
+// Check is one named part of a node's readiness.
+type Check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// SnapshotInfo describes a snapshot that was taken.
+type SnapshotInfo struct {
+	Group raftyard.GroupID `json:"group"`
+	Node  raftyard.NodeID  `json:"node"`
+	Index uint64           `json:"index"`
+	Term  uint64           `json:"term"`
+	Bytes int64            `json:"bytes"`
+}
+
+// HashInfo is a state machine's content hash on one node.
+type HashInfo struct {
+	Group raftyard.GroupID `json:"group"`
+	Node  raftyard.NodeID  `json:"node"`
+	Index uint64           `json:"index"`
+	Hash  string           `json:"hash"` // hexadecimal
+}

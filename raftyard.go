@@ -1,0 +1,78 @@
+// Package raftyard is the vocabulary of a multi-group raft storage node: one
+// process that is a member of many raft groups at once.
+//
+// The package holds the identifiers that every other package speaks in and
+// nothing else; it imports nothing of the project. The parts are:
+//
+//   - [github.com/raftyard/raftyard/node] runs thousands of replicas and is
+//     what an embedding program imports;
+//   - [github.com/raftyard/raftyard/group] is one replica of one group, and the
+//     StateMachine contract that embedders implement;
+//   - [github.com/raftyard/raftyard/storage] keeps the raft logs of all groups
+//     of a node in one crash-safe store;
+//   - [github.com/raftyard/raftyard/transport] carries messages and snapshots
+//     between nodes;
+//   - [github.com/raftyard/raftyard/kv] is the built-in, durable, ordered
+//     key-value state machine.
+//
+// # Words
+//
+// A node is one process with one data directory. A group is one replicated log
+// with its members and its state machine. A replica is a node's member of one
+// group. A group's incarnation is a UUID given to it when it is created: a
+// group deleted and created again under the same id is another incarnation, and
+// nothing of the old one is ever visible in the new one. A group's epoch counts
+// the membership changes it has applied.
+package raftyard
+
+import (
+	"encoding/hex"
+	"strconv"
+)
+
+// SystemGroup is the group that holds the registry: which nodes and which
+// groups the cluster has. Every node has a replica of it.
+const SystemGroup GroupID = 0
+
+// GroupID names a group in its cluster. Zero is [SystemGroup].
+type GroupID uint64
+
+// String returns the id in decimal.
+func (id GroupID) String() string { return strconv.FormatUint(uint64(id), 10) }
+
+// NodeID names a node in its cluster. Its operator chooses it; it is not zero
+// and is never given to another data directory, not even after the node is gone.
+type NodeID uint64
+
+// String returns the id in decimal.
+func (id NodeID) String() string { return strconv.FormatUint(uint64(id), 10) }
+
+// ReplicaID names a member of one group. The group gives it out when it applies
+// the membership change that adds the member; it is not zero and never reused.
+// It is the id by which raft knows the member.
+type ReplicaID uint64
+
+// String returns the id in decimal.
+func (id ReplicaID) String() string { return strconv.FormatUint(uint64(id), 10) }
+
+// Incarnation tells two groups apart that bore the same [GroupID] one after the
+// other. It is a UUID; the zero value names no incarnation.
+type Incarnation [16]byte
+
+// IsZero reports whether in names no incarnation.
+func (in Incarnation) IsZero() bool { return in == Incarnation{} }
+
+// String returns the usual form of a UUID, 8-4-4-4-12 hexadecimal digits.
+func (in Incarnation) String() string {
+	var buf [36]byte
+	hex.Encode(buf[0:8], in[0:4])
+	buf[8] = '-'
+	hex.Encode(buf[9:13], in[4:6])
+	buf[13] = '-'
+	hex.Encode(buf[14:18], in[6:8])
+	buf[18] = '-'
+	hex.Encode(buf[19:23], in[8:10])
+	buf[23] = '-'
+	hex.Encode(buf[24:36], in[10:16])
+	return string(buf[:])
+}
