@@ -1,0 +1,104 @@
+package registry
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/wire"
+)
+
+// The parts that commands, results and snapshots are made of. They have no
+// version of their own: what contains them has.
+
+func appendNodeIDs(b []byte, ids []raftyard.NodeID) []byte {
+	b = wire.AppendUvarint(b, uint64(len(ids)))
+	for _, id := range ids {
+		b = wire.AppendUvarint(b, uint64(id))
+	}
+	return b
+}
+
+func readNodeIDs(r *wire.Reader) []raftyard.NodeID {
+	n := r.Count(1)
+	if n == 0 {
+		return nil
+	}
+	ids := make([]raftyard.NodeID, n)
+	for i := range ids {
+		ids[i] = raftyard.NodeID(r.Uvarint())
+	}
+	return ids
+}
+
+// appendNode appends the labels in the order of their keys, so that equal nodes
+// have equal bytes.
+func appendNode(b []byte, n *Node) []byte {
+	b = wire.AppendUvarint(b, uint64(n.ID))
+	b = wire.AppendString(b, n.Peer)
+	b = wire.AppendString(b, n.HTTP)
+	b = wire.AppendUvarint(b, uint64(len(n.Labels)))
+	for _, k := range slices.Sorted(maps.Keys(n.Labels)) {
+		b = wire.AppendString(b, k)
+		b = wire.AppendString(b, n.Labels[k])
+	}
+	return b
+}
+
+func readNode(r *wire.Reader) Node {
+	n := Node{ID: raftyard.NodeID(r.Uvarint()), Peer: r.String(), HTTP: r.String()}
+	count := r.Count(2)
+	if count == 0 {
+		return n
+	}
+	// Not allocated for count at once: a map takes much more than the two
+	// bytes that an entry takes in the input.
+	n.Labels = make(map[string]string)
+	last := ""
+	for i := range count {
+		k, v := r.String(), r.String()
+		if i > 0 && k <= last {
+			r.Fail("label %q does not come after %q", k, last)
+		}
+		if r.Err() != nil {
+			return Node{}
+		}
+		n.Labels[k], last = v, k
+	}
+	return n
+}
+
+func appendGroup(b []byte, g *Group) []byte {
+	b = wire.AppendUvarint(b, uint64(g.ID))
+	b = wire.AppendID(b, g.Incarnation)
+	b = wire.AppendString(b, g.Kind)
+	b = wire.AppendUvarint(b, g.Version)
+	b = wire.AppendBool(b, g.Deleted)
+	if g.Deleted {
+		return b
+	}
+	b = appendNodeIDs(b, g.Voters)
+	b = appendNodeIDs(b, g.Learners)
+	b = wire.AppendUvarint(b, g.SnapshotEntries)
+	b = wire.AppendUvarint(b, g.TrailingEntries)
+	return wire.AppendUvarint(b, uint64(g.Seed))
+}
+
+func readGroup(r *wire.Reader) Group {
+	g := Group{
+		ID:          raftyard.GroupID(r.Uvarint()),
+		Incarnation: r.ID(),
+		Kind:        r.String(),
+		Version:     r.Uvarint(),
+		Deleted:     r.Bool(),
+	}
+	if g.Deleted {
+		return g
+	}
+	g.Voters = readNodeIDs(r)
+	g.Learners = readNodeIDs(r)
+	g.SnapshotEntries = r.Uvarint()
+	g.TrailingEntries = r.Uvarint()
+	g.Seed = raftyard.NodeID(r.Uvarint())
+	return g
+}

@@ -1,0 +1,199 @@
+package registry
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/raftyard/raftyard"
+)
+
+// What a record may hold. A command over a limit is [Invalid].
+const (
+	MaxMembers     = 15  // voters and learners of a group together
+	MaxKindBytes   = 64  // length of a kind
+	MaxAddrBytes   = 255 // length of an address
+	MaxLabels      = 32  // labels of a node
+	MaxLabelBytes  = 255 // length of a label's key or value
+	maxRecordBytes = 1 << 16
+)
+
+// A Node is one node of the cluster.
+type Node struct {
+	ID     raftyard.NodeID
+	Peer   string // host:port for other nodes
+	HTTP   string // host:port of its API; empty when it has none
+	Labels map[string]string
+}
+
+// A Group is what the registry knows of one group.
+type Group struct {
+	ID          raftyard.GroupID
+	Incarnation raftyard.Incarnation
+
+	// Kind names the state machine.
+	Kind string
+
+	// Voters and Learners are the nodes that are wanted to hold a replica, in
+	// the order of their ids.
+	Voters, Learners []raftyard.NodeID
+
+	// SnapshotEntries and TrailingEntries are the group's options, as they were
+	// given when it was created.
+	SnapshotEntries, TrailingEntries uint64
+
+	// Seed is the node on which the group begins: it alone may found the
+	// group's first replica. It never changes, even if the node is no longer
+	// wanted as a member.
+	Seed raftyard.NodeID
+
+	// Version is the registry's version at the last change of this record. It
+	// rises with each change, also over deletion and creation, and is the
+	// token of compare-and-set.
+	Version uint64
+
+	// Deleted says that the group is gone. Of its record only ID, Incarnation,
+	// Kind and Version are kept, for nodes that were down when it was deleted.
+	Deleted bool
+}
+
+// sameSpec reports whether g and o want the same: kind, members and options.
+// The incarnation and the seed are choices of whoever proposed the group.
+func (g *Group) sameSpec(o *Group) bool {
+	return g.Kind == o.Kind &&
+		g.SnapshotEntries == o.SnapshotEntries && g.TrailingEntries == o.TrailingEntries &&
+		slices.Equal(g.Voters, o.Voters) && slices.Equal(g.Learners, o.Learners)
+}
+
+// check returns what is wrong with g by itself.
+func (g *Group) check() error {
+	switch {
+	case g.ID == raftyard.SystemGroup:
+		return errors.New("group 0 is the system group")
+	case g.Incarnation.IsZero():
+		return errors.New("the incarnation is zero")
+	case g.Deleted:
+		if len(g.Voters)+len(g.Learners) != 0 {
+			return errors.New("a deleted group has members")
+		}
+		return checkKind(g.Kind)
+	}
+	if err := checkKind(g.Kind); err != nil {
+		return err
+	}
+	if err := checkMembers(g.Voters, g.Learners); err != nil {
+		return err
+	}
+	if g.Seed == 0 {
+		return errors.New("the seed is zero")
+	}
+	return nil
+}
+
+// checkKind allows visible ASCII only: what counts as a letter in Unicode
+// depends on the version of its tables, and every node must come to the same
+// answer.
+func checkKind(kind string) error {
+	switch {
+	case kind == "":
+		return errors.New("the kind is empty")
+	case len(kind) > MaxKindBytes:
+		return fmt.Errorf("the kind has %d bytes, the limit is %d", len(kind), MaxKindBytes)
+	case !visible(kind):
+		return errors.New("the kind has bytes that are not visible ASCII")
+	}
+	return nil
+}
+
+func visible(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// checkMembers expects sorted lists.
+func checkMembers(voters, learners []raftyard.NodeID) error {
+	if len(voters) == 0 {
+		return errors.New("there are no voters")
+	}
+	if n := len(voters) + len(learners); n > MaxMembers {
+		return fmt.Errorf("%d members, the limit is %d", n, MaxMembers)
+	}
+	all := slices.Concat(voters, learners)
+	slices.Sort(all)
+	for i, id := range all {
+		if id == 0 {
+			return errors.New("node 0 is not a node")
+		}
+		if i > 0 && all[i-1] == id {
+			return fmt.Errorf("node %d is listed twice", id)
+		}
+	}
+	return nil
+}
+
+// check returns what is wrong with n by itself.
+func (n *Node) check() error {
+	switch {
+	case n.ID == 0:
+		return errors.New("node 0 is not a node")
+	case n.Peer == "":
+		return errors.New("the peer address is empty")
+	case len(n.Peer) > MaxAddrBytes || len(n.HTTP) > MaxAddrBytes:
+		return fmt.Errorf("an address is longer than %d bytes", MaxAddrBytes)
+	case !visible(n.Peer) || !visible(n.HTTP):
+		return errors.New("an address has bytes that are not visible ASCII")
+	case len(n.Labels) > MaxLabels:
+		return fmt.Errorf("%d labels, the limit is %d", len(n.Labels), MaxLabels)
+	}
+	for k, v := range n.Labels {
+		switch {
+		case k == "":
+			return errors.New("a label has no key")
+		case len(k) > MaxLabelBytes || len(v) > MaxLabelBytes:
+			return fmt.Errorf("a label is longer than %d bytes", MaxLabelBytes)
+		case !utf8.ValidString(k) || !utf8.ValidString(v):
+			return errors.New("a label is not UTF-8")
+		}
+	}
+	return nil
+}
+
+func (n *Node) equal(o *Node) bool {
+	return n.ID == o.ID && n.Peer == o.Peer && n.HTTP == o.HTTP && maps.Equal(n.Labels, o.Labels)
+}
+
+func (n Node) clone() *Node {
+	n.Labels = maps.Clone(n.Labels)
+	return &n
+}
+
+func compareIDs(a, b raftyard.NodeID) int { return cmp.Compare(a, b) }
+
+// findNode returns where the node is, or belongs, in a list sorted by id.
+func findNode(nodes []*Node, id raftyard.NodeID) (int, bool) {
+	return slices.BinarySearchFunc(nodes, id, func(n *Node, id raftyard.NodeID) int {
+		return compareIDs(n.ID, id)
+	})
+}
+
+// putNode returns nodes with n added or put in the place of the one with its
+// id. It does not touch nodes.
+func putNode(nodes []*Node, n *Node) []*Node {
+	i, ok := findNode(nodes, n.ID)
+	if ok {
+		next := slices.Clone(nodes)
+		next[i] = n
+		return next
+	}
+	next := make([]*Node, 0, len(nodes)+1)
+	next = append(next, nodes[:i]...)
+	next = append(next, n)
+	return append(next, nodes[i:]...)
+}
