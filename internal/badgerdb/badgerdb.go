@@ -1,0 +1,270 @@
+// Package badgerdb opens and drives a Badger database in the one way in which
+// raftyard trusts it with data.
+//
+// Badger alone is not enough: its defaults do not sync, its replay silently cuts
+// a damaged write-ahead log, a missing MANIFEST opens as an empty database, and
+// some damage ends the process in a goroutine that nobody can recover.
+// [Open] therefore looks at every file before Badger does, and refuses with an
+// error that names the file; what it accepts, Badger opens without losing
+// anything that was committed.
+//
+// The database runs in managed mode. Commits are made one at a time, each with
+// the timestamp after the one before it, so that the numbers in the write-ahead
+// logs have no holes, which is what lets Open tell damage from a torn tail:
+//
+//	err := db.Commit(func(txn *badger.Txn) error { return txn.Set(key, value) })
+//
+// A nil error means that the transaction is on disk, whole. After an error of a
+// write or sync nothing more is written until the next Open: a failed sync
+// leaves the disk in a state that only a restart can learn.
+package badgerdb
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+)
+
+// Each error here is one reaction of the caller.
+var (
+	// ErrFailed: an earlier or this commit could not be written or synced. What
+	// of it is on disk is unknown; stop the process.
+	ErrFailed = errors.New("database write failed")
+
+	// ErrDamaged: the files are not what a database that was killed or lost
+	// power would leave. The text says which file and what is wrong with it.
+	ErrDamaged = errors.New("database is damaged")
+
+	// ErrLocked: another process, or another DB of this one, has the database open.
+	ErrLocked = errors.New("database is in use")
+
+	// ErrNoSpace: too little free space to open the database. Badger writes
+	// through memory maps, where a full disk is a fatal signal, so this is
+	// checked before it starts.
+	ErrNoSpace = errors.New("not enough free disk space")
+)
+
+// A Profile is a set of Badger options for one kind of data.
+type Profile uint8
+
+const (
+	// Log is for records that are written once, overwritten soon, and hardly
+	// ever read: no compression, no caches, a wide level 0.
+	Log Profile = iota
+
+	// State is for data that stays and is read: Snappy, a block cache and an
+	// index cache.
+	State
+)
+
+// String returns the name of the profile.
+func (p Profile) String() string {
+	switch p {
+	case Log:
+		return "log"
+	case State:
+		return "state"
+	default:
+		return fmt.Sprintf("Profile(%d)", uint8(p))
+	}
+}
+
+const (
+	// DefaultMemTableSize is a compromise. Against 64 MiB it costs a tenth of
+	// the throughput and 1.6 times the bytes written at a thousand busy groups,
+	// and halves what a node takes: a database may hold NumMemtables+2 = 5
+	// memtables, so three nodes with two databases each stay near 1 GiB at the
+	// very worst, and near 50 MiB when idle. A node with memory to spare should
+	// ask for 64 MiB.
+	DefaultMemTableSize = 32 << 20
+
+	// MinMemTableSize is the smallest memtable that works; transactions are
+	// limited to 15 % of it.
+	MinMemTableSize = 1 << 20
+
+	// MaxMemTableSize keeps the write-ahead log, of twice the size, in the 32
+	// bits that Badger has for it.
+	MaxMemTableSize = 512 << 20
+
+	// EntryOverhead is what each key and value counts in a transaction beside
+	// their own bytes, see [DB.MaxTxnBytes].
+	EntryOverhead = 12
+
+	numMemtables = 3
+)
+
+// Options say which database to open and how. The zero value of every field but
+// Dir means "use the default".
+type Options struct {
+	// Dir holds the database and nothing else. It is created when missing, but
+	// its parent is not.
+	Dir string
+
+	// MemTableSize, in bytes, is the size of a memtable and half that of its
+	// write-ahead log. It limits a transaction to 15 % of it, and may change
+	// between one Open and the next. Default: [DefaultMemTableSize].
+	MemTableSize int64
+
+	Profile Profile
+
+	// BlockCacheSize and IndexCacheSize are in bytes and used by the [State]
+	// profile only. Defaults: 64 MiB and 32 MiB.
+	BlockCacheSize int64
+	IndexCacheSize int64
+
+	// Logger gets what Badger reports. Default: discard.
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	o.MemTableSize = cmp.Or(o.MemTableSize, DefaultMemTableSize)
+	o.BlockCacheSize = cmp.Or(o.BlockCacheSize, 64<<20)
+	o.IndexCacheSize = cmp.Or(o.IndexCacheSize, 32<<20)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Validate reports every problem in o. [Open] calls it.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("badgerdb: options: "+format, args...))
+		}
+	}
+	check(o.Dir != "", "Dir must not be empty")
+	check(o.MemTableSize >= MinMemTableSize && o.MemTableSize <= MaxMemTableSize,
+		"MemTableSize is %d, want %d to %d", o.MemTableSize, MinMemTableSize, MaxMemTableSize)
+	check(o.Profile <= State, "Profile is %d, want Log or State", o.Profile)
+	check(o.BlockCacheSize > 0, "BlockCacheSize is %d, want a positive size", o.BlockCacheSize)
+	check(o.IndexCacheSize > 0, "IndexCacheSize is %d, want a positive size", o.IndexCacheSize)
+	return errors.Join(errs...)
+}
+
+// badger returns the options that Badger is opened with.
+func (o Options) badger() badger.Options {
+	maxTxn := 15 * o.MemTableSize / 100
+	b := badger.DefaultOptions(o.Dir)
+	b.Logger = logger{o.Logger}
+	b.SyncWrites = true
+	b.DetectConflicts = false // commits are made one at a time
+	b.NumVersionsToKeep = 1
+	b.MetricsEnabled = false // expvar, so global
+	b.CompactL0OnClose = false
+	b.ChecksumVerificationMode = options.OnTableRead
+	b.VerifyValueChecksum = true
+	b.MemTableSize = o.MemTableSize
+	b.NumMemtables = numMemtables
+	b.NumCompactors = 2
+	b.BaseTableSize = min(max(o.MemTableSize/4, 1<<20), 8<<20)
+	b.BaseLevelSize = max(2*o.MemTableSize, 8<<20)
+	// Values stay out of the value log: an error of its sync is only logged.
+	b.ValueThreshold = min(1<<20, maxTxn)
+	b.ValueLogFileSize = 16 << 20
+	if o.Profile == Log {
+		b.NumLevelZeroTables, b.NumLevelZeroTablesStall = 10, 20
+		b.Compression = options.None
+		b.BlockCacheSize, b.IndexCacheSize = 0, 0
+		return b
+	}
+	b.NumLevelZeroTables, b.NumLevelZeroTablesStall = 5, 15
+	b.Compression = options.Snappy
+	b.BlockCacheSize, b.IndexCacheSize = o.BlockCacheSize, o.IndexCacheSize
+	return b
+}
+
+// DB is an open database. Its methods may be called from several goroutines.
+//
+// Of the embedded database use the read methods of [badger.Txn] only. Its other
+// ways of writing (Update, WriteBatch, DropPrefix, StreamWriter) either split
+// what should be atomic, or stop all writers, or leave holes in the timestamps.
+type DB struct {
+	*badger.DB
+
+	maxTxnBytes int64
+	maxTxnCount int64
+	maxValue    int64
+	wal         walWatch
+
+	committed atomic.Uint64 // timestamp of the newest durable transaction
+
+	commitMu sync.Mutex // held for the whole of a commit
+	failed   error      // first error of a write or sync, under commitMu
+
+	readers readers
+}
+
+// Open opens the database in o.Dir, or makes it.
+func Open(o Options) (*DB, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	if err := os.Mkdir(o.Dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("badgerdb: make %s: %w", o.Dir, err)
+	}
+	bopts := o.badger()
+	if err := prepare(o, bopts); err != nil {
+		return nil, fmt.Errorf("badgerdb: open %s: %w", o.Dir, err)
+	}
+	bdb, err := openBadger(bopts)
+	if err != nil {
+		return nil, fmt.Errorf("badgerdb: open %s: %w", o.Dir, err)
+	}
+	// The mapping shows the real path, with all symbolic links followed.
+	dir, err := filepath.EvalSymlinks(o.Dir)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), bdb.Close())
+	}
+	db := &DB{
+		DB:          bdb,
+		maxTxnBytes: bdb.MaxBatchSize() - 128, // what the end marker takes, and some
+		maxTxnCount: bdb.MaxBatchCount() - 2,  // the end marker, and Badger's limit is exclusive
+		maxValue:    bopts.ValueThreshold - 1,
+	}
+	db.committed.Store(bdb.MaxVersion())
+	if err := db.wal.start(dir, o.Logger); err != nil {
+		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), bdb.Close())
+	}
+	return db, nil
+}
+
+// openBadger turns what Badger panics with, on this goroutine, into an error.
+func openBadger(o badger.Options) (db *badger.DB, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			db, err = nil, fmt.Errorf("%w: badger: %v", ErrDamaged, p)
+		}
+	}()
+	return badger.OpenManaged(o)
+}
+
+// Close flushes and closes the database. Every [Snapshot] must have been
+// discarded before, and no other method may be running.
+func (db *DB) Close() (err error) {
+	db.commitMu.Lock()
+	defer db.commitMu.Unlock()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("badgerdb: close: badger: %v", p)
+		}
+	}()
+	if db.failed == nil {
+		db.failed = errors.New("badgerdb: closed")
+	}
+	if err := db.DB.Close(); err != nil {
+		return fmt.Errorf("badgerdb: close: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package badgerdb
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
+)
+
+func testOptions(t *testing.T) Options {
+	t.Helper()
+	return Options{Dir: t.TempDir(), MemTableSize: MinMemTableSize}
+}
+
+func mustOpen(t *testing.T, o Options) *DB {
+	t.Helper()
+	db, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func put(t *testing.T, db *DB, key, value string) {
+	t.Helper()
+	err := db.Commit(func(txn *badger.Txn) error { return txn.Set([]byte(key), []byte(value)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get(t *testing.T, db *DB, key string) string {
+	t.Helper()
+	var value []byte
+	err := db.View(func(txn *badger.Txn) error {
+		item, err := txn.Get([]byte(key))
+		if err != nil {
+			return err
+		}
+		value, err = item.ValueCopy(nil)
+		return err
+	})
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return "none"
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(value)
+}
+
+func TestCommitIsThereAfterReopen(t *testing.T) {
+	for _, profile := range []Profile{Log, State} {
+		t.Run(profile.String(), func(t *testing.T) {
+			o := testOptions(t)
+			o.Profile = profile
+			for round := range 3 {
+				start := time.Now()
+				db := mustOpen(t, o)
+				t.Logf("opened in %v, timestamp %d", time.Since(start), db.NextTs())
+				if round > 0 {
+					if got, want := get(t, db, "k"), fmt.Sprint(round-1); got != want {
+						t.Errorf("after reopening k = %s, want %s", got, want)
+					}
+				}
+				put(t, db, "k", fmt.Sprint(round))
+				if err := db.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}

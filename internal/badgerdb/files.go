@@ -1,0 +1,144 @@
+package badgerdb
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dgraph-io/badger/v4"
+)
+
+// files is what a database directory holds, as far as it matters before Badger
+// is let in.
+type files struct {
+	dir      string
+	manifest bool
+	tables   []string // names of *.sst
+	wals     []walFile
+	bytes    int64 // of all tables
+}
+
+type walFile struct {
+	name string
+	id   uint64
+}
+
+// listFiles reads the directory and removes the files of length zero that Badger
+// leaves behind when it is killed while it makes them, and then cannot open.
+// Nothing was ever in them.
+func listFiles(dir string, log *slog.Logger) (files, error) {
+	f := files{dir: dir}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return f, err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		ext := filepath.Ext(name)
+		info, err := e.Info()
+		if err != nil {
+			return f, err
+		}
+		mayBeEmpty := ext == ".mem" || ext == ".vlog" || name == badger.KeyRegistryFileName
+		if info.Size() == 0 && mayBeEmpty {
+			log.Warn("removing an empty file of an interrupted start", slog.String("file", name))
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				return f, err
+			}
+			continue
+		}
+		switch {
+		case name == badger.ManifestFilename:
+			f.manifest = true
+		case ext == ".sst":
+			f.tables = append(f.tables, name)
+			f.bytes += info.Size()
+		case ext == ".mem":
+			id, err := strconv.ParseUint(strings.TrimSuffix(name, ext), 10, 32)
+			if err != nil {
+				return f, fmt.Errorf("%w: %s is no write-ahead log's name", ErrDamaged, name)
+			}
+			f.wals = append(f.wals, walFile{name: name, id: id})
+		}
+	}
+	slices.SortFunc(f.wals, func(a, b walFile) int { return int(int64(a.id) - int64(b.id)) })
+	return f, nil
+}
+
+// prepare does everything that must be done or known before Badger opens the
+// database. It takes Badger's own lock meanwhile, so that it never touches the
+// files of a database that is open.
+func prepare(o Options, bopts badger.Options) (err error) {
+	unlock, err := lockDir(o.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+
+	f, err := listFiles(o.Dir, o.Logger)
+	if err != nil {
+		return err
+	}
+	wals, err := checkWALs(f, o.Logger)
+	if err != nil {
+		return err
+	}
+	m, err := readManifest(f, bopts)
+	if err != nil {
+		return err
+	}
+	if err := checkTables(f, m, wals, bopts); err != nil {
+		return err
+	}
+	if err := checkSpace(f, o.MemTableSize, bopts); err != nil {
+		return err
+	}
+	return checkDescriptors(len(f.tables), o.Logger)
+}
+
+// readManifest reads the MANIFEST before Badger does. Without one Badger opens an
+// empty database and deletes the tables, so its absence beside other files is
+// damage: it is written, and its directory synced, before any of them.
+func readManifest(f files, bopts badger.Options) (m badger.Manifest, err error) {
+	path := filepath.Join(f.dir, badger.ManifestFilename)
+	file, err := os.Open(path) //nolint:gosec // a fixed name in the database's directory
+	if errors.Is(err, fs.ErrNotExist) {
+		if n := len(f.tables) + len(f.wals); n != 0 {
+			return m, fmt.Errorf("%w: %s is missing beside %d tables and write-ahead logs",
+				ErrDamaged, badger.ManifestFilename, n)
+		}
+		return m, nil
+	}
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	m, _, err = badger.ReplayManifestFile(file, bopts.ExternalMagicVersion, bopts)
+	if err != nil {
+		return m, fmt.Errorf("%w: %s: %w", ErrDamaged, badger.ManifestFilename, err)
+	}
+	return m, nil
+}
+
+// checkSpace demands room for the memtables and write-ahead logs that may be
+// written and for the output of the compactions that may start at once.
+func checkSpace(f files, memTable int64, bopts badger.Options) error {
+	need := int64(len(f.wals)+numMemtables+2) * memTable * 115 / 100
+	need += min(f.bytes, int64(bopts.NumLevelZeroTables)*memTable+2*bopts.BaseLevelSize)
+	free, err := freeSpace(f.dir)
+	if err != nil {
+		return fmt.Errorf("free space of %s: %w", f.dir, err)
+	}
+	if free < need {
+		return fmt.Errorf("%w: %s has %d MiB free, the database needs %d MiB to open;"+
+			" free some, delete nothing in this directory",
+			ErrNoSpace, f.dir, free>>20, need>>20)
+	}
+	return nil
+}

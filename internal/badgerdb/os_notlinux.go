@@ -1,0 +1,17 @@
+//go:build !linux
+
+package badgerdb
+
+import "os"
+
+// adviseRandom does nothing: the large folios it is against are Linux's.
+func adviseRandom(string) error { return nil }
+
+// dataEnd returns where the data of a sparse file ends at the latest.
+func dataEnd(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}

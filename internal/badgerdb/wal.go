@@ -1,0 +1,249 @@
+package badgerdb
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// A write-ahead log of Badger 4 (NNNNN.mem) is a header of 20 bytes, then
+// entries, then zeros to the end of the sparse file:
+//
+//	meta 1 | user meta 1 | key length uvarint | value length uvarint |
+//	expires uvarint | key | value | CRC32C of all this, big endian 4
+//
+// The last 8 bytes of a key are the complement of its version. Entries of one
+// transaction carry bitTxn and are followed by one with bitFinTxn whose value is
+// the version in decimal. Badger's replay stops at the first thing it cannot
+// read and cuts the file there, whatever comes after.
+const (
+	walHeaderSize = 20
+	bitDelete     = 1 << 0
+	bitTxn        = 1 << 6
+	bitFinTxn     = 1 << 7
+	minEntrySize  = 1 + 1 + 1 + 1 + 1 + 8 + 4 // an empty key still has its version
+	maxKeySize    = 1 << 16
+)
+
+// walEntry is one entry, as far as recovery needs to know it.
+type walEntry struct {
+	version uint64
+	end     bool // the end marker of its transaction
+	size    int
+}
+
+// parseEntry reads the entry at the front of b. It reports false for anything
+// that is not a whole, undamaged entry of a transaction.
+func parseEntry(b []byte) (walEntry, bool) {
+	var e walEntry
+	if len(b) < minEntrySize || b[0]&(bitTxn|bitFinTxn) == 0 {
+		return e, false
+	}
+	at := 2
+	var n [3]uint64 // key length, value length, expiry
+	for i := range n {
+		v, size := binary.Uvarint(b[at:])
+		if size <= 0 {
+			return e, false
+		}
+		n[i], at = v, at+size
+	}
+	rest := uint64(len(b) - at)
+	if n[0] < 8 || n[0] > maxKeySize || n[1] > rest || n[0]+n[1]+crc32.Size > rest {
+		return e, false
+	}
+	key := b[at : at+int(n[0])]
+	value := b[at+int(n[0]) : at+int(n[0])+int(n[1])]
+	at += int(n[0] + n[1])
+	sum := crc32.Checksum(b[:at], crc32.MakeTable(crc32.Castagnoli))
+	if sum != binary.BigEndian.Uint32(b[at:]) {
+		return e, false
+	}
+	e.size = at + crc32.Size
+	e.version = ^binary.BigEndian.Uint64(key[len(key)-8:])
+	e.end = b[0]&bitFinTxn != 0
+	if e.end {
+		said, err := strconv.ParseUint(string(value), 10, 64)
+		if err != nil || said != e.version {
+			return e, false
+		}
+	}
+	return e, true
+}
+
+// walContent is what replay will find in one log.
+type walContent struct {
+	first, last uint64 // versions of the whole transactions; zero when there is none
+	end         int64  // where the whole transactions end
+	torn        uint64 // version of the entries after end that have no end marker
+}
+
+// replay follows the log in b from its start as Badger will.
+func replay(b []byte) (walContent, error) {
+	c := walContent{end: walHeaderSize}
+	at := walHeaderSize
+	for at < len(b) {
+		e, ok := parseEntry(b[at:])
+		if !ok {
+			break
+		}
+		if c.torn != 0 && e.version != c.torn {
+			return c, fmt.Errorf("transaction %d has no end before %d begins", c.torn, e.version)
+		}
+		at += e.size
+		if !e.end {
+			c.torn = e.version
+			continue
+		}
+		if c.last != 0 && e.version != c.last+1 {
+			return c, fmt.Errorf("transaction %d follows %d", e.version, c.last)
+		}
+		if c.first == 0 {
+			c.first = e.version
+		}
+		c.last, c.torn, c.end = e.version, 0, int64(at)
+	}
+	return c, nil
+}
+
+// checkTail looks for entries behind the point where replay stops. A transaction
+// that was being written when the machine stopped may have left any of its pages
+// and none of another's, because the next one is written only after the sync.
+// Entries of a later transaction mean that what was synced is damaged.
+func checkTail(b []byte, c walContent) error {
+	torn := c.torn
+	if torn == 0 && c.last != 0 {
+		torn = c.last + 1
+	}
+	budget := maxTailWork
+	for at := int(c.end); at < len(b) && budget > 0; {
+		if b[at] == 0 || !startsOwnEntry(b[at:]) {
+			at++
+			continue
+		}
+		e, ok := parseEntry(b[at:])
+		if !ok {
+			budget -= len(b) - at
+			at++
+			continue
+		}
+		if torn == 0 {
+			torn = e.version // the log's first transaction, wherever its front is
+		}
+		if e.version > torn && e.version-torn < maxTxns {
+			return fmt.Errorf("unreadable at offset %d, but transaction %d follows at offset %d",
+				c.end, e.version, at)
+		}
+		at += e.size
+	}
+	return nil
+}
+
+const (
+	// maxTailWork bounds the bytes that checkTail sums up in vain, in case that
+	// somebody stores what looks like the beginnings of entries.
+	maxTailWork = 4 << 30
+
+	// maxTxns is more transactions than fit into one log. Versions beyond that
+	// are a part of somebody's value.
+	maxTxns = 1 << 26
+)
+
+// startsOwnEntry reports whether b begins as the entries that this package
+// writes do: put, delete or end, no user meta, no expiry.
+func startsOwnEntry(b []byte) bool {
+	if len(b) < minEntrySize || b[1] != 0 {
+		return false
+	}
+	if m := b[0]; m != bitTxn && m != bitTxn|bitDelete && m != bitFinTxn {
+		return false
+	}
+	_, k := binary.Uvarint(b[2:])
+	if k <= 0 {
+		return false
+	}
+	v, n := binary.Uvarint(b[2+k:])
+	return n > 0 && v <= uint64(len(b)) && 2+k+n < len(b) && b[2+k+n] == 0
+}
+
+// walSummary is what all logs of a database hold.
+type walSummary struct {
+	newest uint64 // version of the newest whole transaction, zero when there is none
+}
+
+// checkWALs reads every write-ahead log and tells a torn end, which is what a
+// kill or a power failure leaves, from damage, which Badger would pass over in
+// silence together with all that was committed after it.
+func checkWALs(f files, log *slog.Logger) (walSummary, error) {
+	var sum walSummary
+	var prev walContent
+	for i, w := range f.wals {
+		c, err := checkWAL(filepath.Join(f.dir, w.name))
+		if err != nil {
+			return sum, fmt.Errorf("%w: %s: %w", ErrDamaged, w.name, err)
+		}
+		// A snapshot may keep an old log after a newer one has been flushed, so
+		// only neighbours are known to follow each other.
+		adjacent := i > 0 && f.wals[i-1].id+1 == w.id
+		if adjacent && prev.last != 0 && c.first != 0 && c.first != prev.last+1 {
+			return sum, fmt.Errorf("%w: %s ends with transaction %d, but %s begins with %d",
+				ErrDamaged, f.wals[i-1].name, prev.last, w.name, c.first)
+		}
+		if c.torn != 0 {
+			log.Info("dropping a transaction that was cut off while it was written",
+				slog.String("file", w.name), slog.Uint64("transaction", c.torn))
+		}
+		if c.last != 0 || !adjacent {
+			prev = c
+		}
+		sum.newest = max(sum.newest, c.last)
+	}
+	return sum, nil
+}
+
+func checkWAL(path string) (walContent, error) {
+	b, err := readSparse(path)
+	if err != nil {
+		return walContent{}, err
+	}
+	if len(b) < walHeaderSize {
+		return walContent{}, fmt.Errorf("%d bytes are less than the header", len(b))
+	}
+	if key := b[:8]; !bytes.Equal(key, make([]byte, 8)) {
+		return walContent{}, fmt.Errorf("encrypted with key %x, which raftyard never does", key)
+	}
+	c, err := replay(b)
+	if err != nil {
+		return c, err
+	}
+	return c, checkTail(b, c)
+}
+
+// readSparse returns the file without the hole at its end.
+func readSparse(path string) (b []byte, err error) {
+	f, err := os.Open(path) //nolint:gosec // a name from the database's own directory
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	size, err := dataEnd(f)
+	if err != nil {
+		return nil, err
+	}
+	b = make([]byte, size)
+	n, err := io.ReadFull(f, b)
+	if err != nil && n < len(b) {
+		return nil, err
+	}
+	return b, nil
+}
