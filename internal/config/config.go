@@ -1,0 +1,113 @@
+// Package config reads the daemon's configuration: a YAML file, the environment
+// and the flags, merged key by key over the defaults.
+//
+//	loaded, err := config.Load(config.Sources{File: "node.yaml", LookupEnv: os.LookupEnv})
+//
+// Flags win over the environment, over the file, over the defaults, always key by
+// key: one flag never hides a whole file. Every problem of every layer is found in
+// one go, and each names where it is, the key, the value and what is wanted.
+// Loading reads, and never writes anything anywhere.
+package config
+
+import (
+	"time"
+
+	"github.com/raftyard/raftyard"
+)
+
+// Config is what a daemon needs to know. It is the merged result of all layers.
+type Config struct {
+	// Cluster is the name of the cluster. Nodes of another one are refused.
+	Cluster string
+
+	Node   Node
+	Listen Listen
+
+	// Nodes is the first address book of the cluster, the same on every node,
+	// ordered as written. It holds this node too.
+	Nodes []Peer
+
+	// Groups are created when they are missing. They are never deleted because
+	// they are missing here.
+	Groups []Group
+
+	Raft Raft
+	Log  Log
+}
+
+// Node is what is said about this node itself.
+type Node struct {
+	ID      raftyard.NodeID
+	DataDir string
+}
+
+// Listen holds the addresses to bind, host:port each.
+type Listen struct {
+	HTTP string // clients and operators
+	Peer string // other nodes
+}
+
+// Peer is one line of the address book.
+type Peer struct {
+	ID     raftyard.NodeID
+	Peer   string // host:port that other nodes dial
+	HTTP   string // host:port of its HTTP address, or empty
+	Labels map[string]string
+}
+
+// Group is a group that shall exist.
+type Group struct {
+	ID       raftyard.GroupID
+	Kind     string
+	Voters   []raftyard.NodeID
+	Learners []raftyard.NodeID
+
+	// SnapshotEntries and TrailingEntries are zero when not given; the node then
+	// uses its defaults.
+	SnapshotEntries uint64
+	TrailingEntries uint64
+}
+
+// Raft holds raft's clock. The length of an election timeout is Tick times
+// ElectionTicks.
+type Raft struct {
+	Tick           time.Duration
+	ElectionTicks  int
+	HeartbeatTicks int
+}
+
+// Log says what the daemon logs, and how.
+type Log struct {
+	Level  string // debug, info, warn, error
+	Format string // text, json
+}
+
+// Limits of what a configuration may ask for.
+const (
+	maxFileBytes = 1 << 20
+	maxNodes     = 1024
+	maxGroups    = 100_000
+	maxVoters    = 15
+
+	minTick          = 5 * time.Millisecond
+	maxTick          = 10 * time.Second
+	minElectionTicks = 3
+	maxTicks         = 1000
+	// minTickRatio is how many heartbeats an election timeout must hold: with
+	// fewer, one lost heartbeat deposes a healthy leader.
+	minTickRatio = 3
+
+	maxIndexEntries = 1 << 40 // snapshot_entries, trailing_entries
+	maxNameBytes    = 64
+
+	defaultSnapshotEntries = 10_000 // of a group that names none
+)
+
+// Levels returns the words that log.level may be, from loud to quiet.
+func Levels() []string { return []string{"debug", "info", "warn", "error"} }
+
+// Formats returns the words that log.format may be.
+func Formats() []string { return []string{"text", "json"} }
+
+// Kinds returns the kinds of group that the daemon knows.
+func Kinds() []string { return []string{"kv"} }

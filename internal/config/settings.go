@@ -1,0 +1,150 @@
+package config
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/raftyard/raftyard"
+)
+
+// EnvPrefix begins the name of every environment variable that is read.
+const EnvPrefix = "RAFTYARD_"
+
+// A Setting is one key that can be given in the file, in the environment and as
+// a flag.
+type Setting struct {
+	Key     string // in the file, such as raft.tick
+	Env     string // such as RAFTYARD_RAFT_TICK
+	Flag    string // such as tick
+	Default string // empty: none
+	Usage   string // one line
+
+	// isList: the environment and the flag take the value in YAML.
+	isList bool
+	set    func(d *decoder, v value, key string, c *Config)
+	// show returns the effective value.
+	show func(c *Config) string
+}
+
+// Settings returns every setting, in the order of the file.
+func Settings() []Setting {
+	list := append(identitySettings(), raftSettings()...)
+	for i := range list {
+		if list[i].Env == "" {
+			key := strings.ReplaceAll(list[i].Key, ".", "_")
+			list[i].Env = EnvPrefix + strings.ToUpper(key)
+		}
+	}
+	return list
+}
+
+func identitySettings() []Setting {
+	return []Setting{
+		{
+			Key: "cluster", Flag: "cluster", Usage: "name of the cluster, the same on every node",
+			set:  func(d *decoder, v value, key string, c *Config) { d.name(v, key, &c.Cluster) },
+			show: func(c *Config) string { return c.Cluster },
+		},
+		{
+			Key: "node.id", Flag: "node-id", Usage: "id of this node, never zero and never reused",
+			set: func(d *decoder, v value, key string, c *Config) {
+				decodeID(d, v, key, &c.Node.ID)
+			},
+			show: func(c *Config) string { return showID(c.Node.ID) },
+		},
+		{
+			Key: "node.data_dir", Flag: "data-dir", Env: EnvPrefix + "DATA_DIR",
+			Usage: "directory of this node's data",
+			set: func(d *decoder, v value, key string, c *Config) {
+				d.text(v, key, "the path of a directory", &c.Node.DataDir)
+			},
+			show: func(c *Config) string { return c.Node.DataDir },
+		},
+		{
+			Key: "listen.http", Flag: "listen-http",
+			Usage: "host:port for clients and operators (default: this node's http in nodes)",
+			set: func(d *decoder, v value, key string, c *Config) {
+				d.address(v, key, &c.Listen.HTTP)
+			},
+			show: func(c *Config) string { return c.Listen.HTTP },
+		},
+		{
+			Key: "listen.peer", Flag: "listen-peer",
+			Usage: "host:port for other nodes (default: this node's peer in nodes)",
+			set: func(d *decoder, v value, key string, c *Config) {
+				d.address(v, key, &c.Listen.Peer)
+			},
+			show: func(c *Config) string { return c.Listen.Peer },
+		},
+		{
+			Key: "nodes", Flag: "nodes", isList: true,
+			Usage: "the first address book, in YAML",
+			set:   func(d *decoder, v value, key string, c *Config) { d.nodes(v, key, &c.Nodes) },
+			show:  func(c *Config) string { return showNodes(c.Nodes) },
+		},
+		{
+			Key: "groups", Flag: "groups", Default: "[]", isList: true,
+			Usage: "groups to create when missing, in YAML",
+			set:   func(d *decoder, v value, key string, c *Config) { d.groups(v, key, &c.Groups) },
+			show:  func(c *Config) string { return showGroups(c.Groups) },
+		},
+	}
+}
+
+func raftSettings() []Setting {
+	return []Setting{
+		{
+			Key: "raft.tick", Flag: "tick", Default: "100ms", Usage: "length of one raft tick",
+			set: func(d *decoder, v value, key string, c *Config) {
+				d.duration(v, key, minTick, maxTick, &c.Raft.Tick)
+			},
+			show: func(c *Config) string { return showDuration(c.Raft.Tick) },
+		},
+		{
+			Key: "raft.election_ticks", Flag: "election-ticks", Default: "10",
+			Usage: "ticks without a leader after which a follower campaigns",
+			set: func(d *decoder, v value, key string, c *Config) {
+				d.integer(v, key, minElectionTicks, maxTicks, &c.Raft.ElectionTicks)
+			},
+			show: func(c *Config) string { return strconv.Itoa(c.Raft.ElectionTicks) },
+		},
+		{
+			Key: "raft.heartbeat_ticks", Flag: "heartbeat-ticks", Default: "2",
+			Usage: "ticks between a leader's heartbeats",
+			set: func(d *decoder, v value, key string, c *Config) {
+				d.integer(v, key, 1, maxTicks, &c.Raft.HeartbeatTicks)
+			},
+			show: func(c *Config) string { return strconv.Itoa(c.Raft.HeartbeatTicks) },
+		},
+		{
+			Key: "log.level", Flag: "log-level", Default: "info",
+			Usage: "debug, info, warn or error",
+			set: func(d *decoder, v value, key string, c *Config) {
+				d.word(v, key, Levels(), &c.Log.Level)
+			},
+			show: func(c *Config) string { return c.Log.Level },
+		},
+		{
+			Key: "log.format", Flag: "log-format", Default: "text", Usage: "text or json",
+			set: func(d *decoder, v value, key string, c *Config) {
+				d.word(v, key, Formats(), &c.Log.Format)
+			},
+			show: func(c *Config) string { return c.Log.Format },
+		},
+	}
+}
+
+func showID(id raftyard.NodeID) string {
+	if id == 0 {
+		return ""
+	}
+	return id.String()
+}
+
+func showDuration(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}

@@ -1,0 +1,242 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/raftyard/raftyard"
+)
+
+// A validator looks for what single values cannot tell: keys that are missing
+// and values that contradict each other.
+type validator struct {
+	*Loaded
+	report *report
+	file   string
+}
+
+// at returns where key was written, else where the list element or section that
+// should hold it was, else the file.
+func (v *validator) at(keys ...string) Origin {
+	for _, key := range keys {
+		if origin, ok := v.origins[key]; ok && origin.Layer != Default {
+			return origin
+		}
+	}
+	if v.file == "" {
+		return Origin{Layer: Flag, Name: "configuration"}
+	}
+	return Origin{Layer: File, Name: v.file}
+}
+
+func (v *validator) wrong(key, value, format string, args ...any) {
+	v.report.add(Problem{
+		Origin: v.at(key), Key: key, Value: value, Want: fmt.Sprintf(format, args...),
+	})
+}
+
+// known reports whether key has been complained about already.
+func (v *validator) known(key string) bool {
+	return slices.ContainsFunc(v.report.problems, func(p Problem) bool { return p.Key == key })
+}
+
+func (v *validator) require(missing bool, key, want string) {
+	if missing && !v.known(key) {
+		v.wrong(key, "", "missing, want %s", want)
+	}
+}
+
+// fillListen takes the addresses to bind from this node's line in the address
+// book, unless they are given.
+func (v *validator) fillListen() {
+	for i, p := range v.Nodes {
+		if p.ID == 0 || p.ID != v.Node.ID {
+			continue
+		}
+		from := fmt.Sprintf("nodes[%d]", i)
+		v.fill(&v.Listen.HTTP, p.HTTP, "listen.http", from+".http")
+		v.fill(&v.Listen.Peer, p.Peer, "listen.peer", from+".peer")
+		return
+	}
+}
+
+func (v *validator) fill(to *string, from, key, fromKey string) {
+	if *to == "" && from != "" && !v.known(key) {
+		*to = from
+		v.origins[key] = v.origins[fromKey]
+	}
+}
+
+func (v *validator) validate() {
+	v.require(v.Cluster == "", "cluster", "a name, the same on every node")
+	v.require(v.Node.ID == 0, "node.id", "this node's id, an integer from 1 on")
+	v.require(v.Node.DataDir == "", "node.data_dir", "the path of a directory")
+	v.dataDir()
+	v.listen()
+	v.addressBook()
+	for i := range v.Groups {
+		v.group(i)
+	}
+	v.duplicateGroups()
+	v.ticks()
+}
+
+// dataDir checks that the directory can be used, without touching it.
+func (v *validator) dataDir() {
+	const key = "node.data_dir"
+	dir := v.Node.DataDir
+	if dir == "" {
+		return
+	}
+	for path := filepath.Clean(dir); ; path = filepath.Dir(path) {
+		info, err := os.Stat(path)
+		switch {
+		case os.IsNotExist(err) && path != filepath.Dir(path):
+			continue // it will be made; what matters is the first one that is there
+		case err != nil:
+			v.wrong(key, dir, "want a directory that can be written (%v)", err)
+		case !info.IsDir():
+			v.wrong(key, dir, "%s is a file, want a directory", path)
+		case !writable(path):
+			v.wrong(key, dir, "%s cannot be written, want a directory that can", path)
+		}
+		return
+	}
+}
+
+func (v *validator) listen() {
+	v.require(v.Listen.HTTP == "", "listen.http", "host:port, such as 127.0.0.1:8700")
+	v.require(v.Listen.Peer == "", "listen.peer", "host:port, such as 127.0.0.1:8701")
+	if overlap(v.Listen.HTTP, v.Listen.Peer) {
+		v.wrong("listen.peer", v.Listen.Peer, "the same address as listen.http, want another port")
+	}
+}
+
+// overlap reports whether both addresses cannot be bound at once.
+func overlap(a, b string) bool {
+	if a == "" || b == "" {
+		return false
+	}
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB {
+		return false
+	}
+	return hostA == hostB || isWildcard(a) || isWildcard(b)
+}
+
+// isWildcard reports whether address stands for every address of the machine.
+func isWildcard(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && ip.IsUnspecified()
+}
+
+func (v *validator) addressBook() {
+	if len(v.Nodes) == 0 {
+		v.require(true, "nodes", "the address book of the cluster, with this node in it")
+		return
+	}
+	ids := map[raftyard.NodeID]string{}
+	addresses := map[string]string{}
+	for i, p := range v.Nodes {
+		at := fmt.Sprintf("nodes[%d]", i)
+		if p.ID != 0 {
+			unique(v, ids, p.ID, at+".id", p.ID.String())
+		}
+		for _, a := range []struct{ key, address string }{
+			{at + ".peer", p.Peer}, {at + ".http", p.HTTP},
+		} {
+			if a.address != "" {
+				unique(v, addresses, a.address, a.key, a.address)
+			}
+		}
+	}
+	if _, ok := ids[v.Node.ID]; !ok && v.Node.ID != 0 {
+		v.wrong("node.id", v.Node.ID.String(), "not in nodes, want the id of one of them")
+	}
+}
+
+// unique reports an element that another key has already, and notes it else.
+func unique[T comparable](v *validator, seen map[T]string, element T, key, shown string) {
+	if first, twice := seen[element]; twice {
+		v.wrong(key, shown, "the same as %s, want another", first)
+		return
+	}
+	seen[element] = key
+}
+
+func (v *validator) duplicateGroups() {
+	seen := map[raftyard.GroupID]string{}
+	for i, g := range v.Groups {
+		if g.ID != 0 {
+			unique(v, seen, g.ID, fmt.Sprintf("groups[%d].id", i), g.ID.String())
+		}
+	}
+}
+
+func (v *validator) group(i int) {
+	g := v.Groups[i]
+	at := fmt.Sprintf("groups[%d]", i)
+	voters := at + ".voters"
+	if len(g.Voters) == 0 && v.has(voters) {
+		v.wrong(voters, "[]", "no voters, want at least one node id")
+	}
+	if len(g.Voters) > maxVoters {
+		v.wrong(voters, "", "%d voters, want at most %d", len(g.Voters), maxVoters)
+	}
+	seen := map[raftyard.NodeID]string{}
+	v.members(seen, voters, g.Voters)
+	v.members(seen, at+".learners", g.Learners)
+	if len(g.Voters) > 0 && len(g.Voters)%2 == 0 {
+		v.report.odd(v.at(voters), voters, "%d voters survive as many failures as %d would, "+
+			"and wait for more answers", len(g.Voters), len(g.Voters)-1)
+	}
+	snapshot := cmp.Or(g.SnapshotEntries, defaultSnapshotEntries)
+	if g.TrailingEntries > snapshot {
+		v.wrong(at+".trailing_entries", fmt.Sprint(g.TrailingEntries),
+			"more than snapshot_entries (%d), want at most as many", snapshot)
+	}
+}
+
+func (v *validator) has(key string) bool {
+	_, ok := v.origins[key]
+	return ok
+}
+
+// members checks one list of a group. seen holds who was listed before.
+func (v *validator) members(seen map[raftyard.NodeID]string, key string, ids []raftyard.NodeID) {
+	for i, id := range ids {
+		if id == 0 {
+			continue // complained about already
+		}
+		at := fmt.Sprintf("%s[%d]", key, i)
+		unique(v, seen, id, at, id.String())
+		known := slices.ContainsFunc(v.Nodes, func(p Peer) bool { return p.ID == id })
+		if !known && len(v.Nodes) > 0 {
+			v.wrong(at, id.String(), "not in nodes, want the id of one of them")
+		}
+	}
+}
+
+func (v *validator) ticks() {
+	const election, heartbeat = "raft.election_ticks", "raft.heartbeat_ticks"
+	r := v.Raft
+	if v.known(election) || v.known(heartbeat) || r.ElectionTicks >= minTickRatio*r.HeartbeatTicks {
+		return
+	}
+	v.report.add(Problem{
+		Origin: v.at(election, heartbeat),
+		Key:    election,
+		Value:  fmt.Sprint(r.ElectionTicks),
+		Want: fmt.Sprintf("want at least %d times heartbeat_ticks, which is %d",
+			minTickRatio, r.HeartbeatTicks),
+	})
+}
