@@ -1,0 +1,195 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Config holds the settings of a [Client]. The zero value of every field but
+// Addrs means "use the default".
+type Config struct {
+	// Addrs are nodes of one cluster, as host:port or http://host:port. They are
+	// tried in order, beginning with the one that answered last.
+	Addrs []string
+
+	// Timeout ends a call whose context has no deadline, with all its retries.
+	// Default: 10s.
+	Timeout time.Duration
+
+	// HTTP sends the requests. Default: one with a connection pool of its own.
+	HTTP *http.Client
+
+	// UserAgent names the program. Default: raftyard-client.
+	UserAgent string
+}
+
+// A Client asks the nodes of one cluster. It is safe for concurrent use.
+type Client struct {
+	cfg   Config
+	bases []*url.URL
+	last  atomic.Int64 // index of the address that answered last
+}
+
+// grace is how much longer than the node a client waits: the node's own answer
+// to a deadline says more than the client could.
+const grace = 500 * time.Millisecond
+
+// New returns a client. It does not connect.
+func New(cfg Config) (*Client, error) {
+	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
+	cfg.UserAgent = cmp.Or(cfg.UserAgent, "raftyard-client")
+	if len(cfg.Addrs) == 0 {
+		return nil, errors.New("client: config: Addrs is empty, want at least one address")
+	}
+	c := &Client{cfg: cfg}
+	var errs []error
+	for _, addr := range cfg.Addrs {
+		base, err := parseAddr(addr)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		c.bases = append(c.bases, base)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if c.cfg.HTTP == nil {
+		c.cfg.HTTP = newHTTP()
+	}
+	return c, nil
+}
+
+// newHTTP returns a client that shares nothing with others, follows no redirect,
+// and gives up on an address that does not answer a dial.
+func newHTTP() *http.Client {
+	dialer := &net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:         dialer.DialContext,
+			MaxIdleConnsPerHost: 64,
+			IdleConnTimeout:     60 * time.Second,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
+	}
+}
+
+func parseAddr(addr string) (*url.URL, error) {
+	text := addr
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	base, err := url.Parse(text)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, fmt.Errorf("client: address %q, want host:port or http://host:port", addr)
+	}
+	if strings.Trim(base.Path, "/") != "" || base.RawQuery != "" || base.User != nil {
+		return nil, fmt.Errorf("client: address %q has more than host and port", addr)
+	}
+	return &url.URL{Scheme: base.Scheme, Host: base.Host}, nil
+}
+
+// Close drops idle connections.
+func (c *Client) Close() { c.cfg.HTTP.CloseIdleConnections() }
+
+// Addrs returns the base addresses of the nodes.
+func (c *Client) Addrs() []string {
+	addrs := make([]string, len(c.bases))
+	for i, base := range c.bases {
+		addrs[i] = base.String()
+	}
+	return addrs
+}
+
+// call sends req until it has an answer, or an error that a retry would not
+// help or not be safe for.
+func (c *Client) call(ctx context.Context, req request) (*answer, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.cfg.Timeout)
+		defer cancel()
+	}
+	failed := make([]error, len(c.bases))
+	for at, attempt := c.first(), 0; ; at, attempt = (at+1)%len(c.bases), attempt+1 {
+		ans, err := c.send(ctx, c.bases[at], req)
+		if err == nil {
+			c.last.Store(int64(at))
+			return ans, nil
+		}
+		if p, ok := errors.AsType[*Problem](err); ok {
+			c.last.Store(int64(at))
+			wait, retry := p.retryAfter()
+			if !retry || !pause(ctx, wait, attempt) {
+				return nil, err
+			}
+			clear(failed)
+			continue
+		}
+		if !req.repeatable(err) {
+			return nil, &UnknownError{Err: err}
+		}
+		failed[at] = err
+		switch {
+		case ctx.Err() != nil && isDial(err), !slices.Contains(failed, nil):
+			return nil, c.unreachable(failed)
+		case ctx.Err() != nil:
+			return nil, err
+		}
+	}
+}
+
+func (c *Client) first() int { return int(c.last.Load()) % len(c.bases) }
+
+func (c *Client) unreachable(failed []error) *UnreachableError {
+	e := &UnreachableError{}
+	for i, err := range failed {
+		if err != nil {
+			e.Addrs = append(e.Addrs, c.bases[i].String())
+			e.Errs = append(e.Errs, err)
+		}
+	}
+	return e
+}
+
+// pause waits before the next attempt, longer each time, and reports whether
+// there is time for one.
+func pause(ctx context.Context, wait time.Duration, attempt int) bool {
+	const longest = 2 * time.Second
+	wait = min(wait<<min(attempt, 4), max(wait, longest))
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
+		return false
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// isDial reports whether err says that no connection was made.
+func isDial(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
+// cause drops the method and URL that net/http puts in front.
+func cause(err error) error {
+	if ue, ok := errors.AsType[*url.Error](err); ok {
+		return ue.Err
+	}
+	return err
+}

@@ -1,0 +1,154 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/raftyard/raftyard"
+)
+
+// Codes of a [Problem]. Each is one reaction of the caller. They are stable; new
+// ones may be added.
+const (
+	CodeInvalid         = "invalid"            // the request makes no sense
+	CodeMalformed       = "malformed"          // the body is not the JSON that is wanted
+	CodeNotFound        = "not_found"          // no such path
+	CodeMethod          = "method_not_allowed" // the path has other methods
+	CodeMediaType       = "unsupported_media_type"
+	CodeCrossOrigin     = "cross_origin" // a browser sent it from another site
+	CodeTooLarge        = "too_large"
+	CodeGroupNotFound   = "group_not_found"
+	CodeNodeNotFound    = "node_not_found"
+	CodeNoReplica       = "no_replica" // this node has none of the group
+	CodeKeyNotFound     = "key_not_found"
+	CodePrecondition    = "precondition_failed"
+	CodeGroupExists     = "group_exists"
+	CodeEpochMismatch   = "epoch_mismatch"
+	CodeChangeUnderWay  = "change_in_progress"
+	CodeTransferFailed  = "transfer_failed"
+	CodeUnsupported     = "unsupported" // the group's kind cannot do it
+	CodeNotImplemented  = "not_implemented"
+	CodeOverloaded      = "overloaded"
+	CodeNoLeader        = "no_leader"
+	CodeNotLeader       = "not_leader"
+	CodeNotReady        = "not_ready"
+	CodeReplicaStopped  = "replica_stopped"
+	CodeStoreFailed     = "store_failed"
+	CodeClosing         = "closing"
+	CodeDiskFull        = "disk_full"
+	CodeTimeout         = "timeout"
+	CodeOutcomeUnknown  = "outcome_unknown"
+	CodeClientCancelled = "cancelled"
+	CodeInternal        = "internal"
+)
+
+// Codes returns every code.
+func Codes() []string {
+	return []string{
+		CodeInvalid, CodeMalformed, CodeNotFound, CodeMethod, CodeMediaType, CodeCrossOrigin,
+		CodeTooLarge, CodeGroupNotFound, CodeNodeNotFound, CodeNoReplica, CodeKeyNotFound,
+		CodePrecondition, CodeGroupExists, CodeEpochMismatch, CodeChangeUnderWay,
+		CodeTransferFailed, CodeUnsupported, CodeNotImplemented, CodeOverloaded, CodeNoLeader,
+		CodeNotLeader, CodeNotReady, CodeReplicaStopped, CodeStoreFailed, CodeClosing,
+		CodeDiskFull, CodeTimeout, CodeOutcomeUnknown, CodeClientCancelled, CodeInternal,
+	}
+}
+
+// Outcomes of a request that did not succeed.
+const (
+	// OutcomeNotApplied: it had no effect and will have none. A blind retry is safe.
+	OutcomeNotApplied = "not_applied"
+	// OutcomeUnknown: it may have had its effect, or may still have it.
+	OutcomeUnknown = "unknown"
+)
+
+// ProblemType is the media type of a [Problem], from RFC 9457.
+const ProblemType = "application/problem+json"
+
+// A Problem is why a node did not do what it was asked to, as RFC 9457 puts it.
+//
+//nolint:errname // the RFC's word, and what users look for
+type Problem struct {
+	Type   string `json:"type,omitempty"`
+	Status int    `json:"status"`
+	Title  string `json:"title"`
+	Detail string `json:"detail,omitempty"`
+	// Code is one of [Codes], or of a later version's.
+	Code   string            `json:"code"`
+	Group  *raftyard.GroupID `json:"group,omitempty"`
+	Leader raftyard.NodeID   `json:"leader,omitempty"` // zero: not known
+	// RetryAfterMS is after how long a retry may help; zero: it will not.
+	RetryAfterMS int64  `json:"retry_after_ms,omitempty"`
+	Outcome      string `json:"outcome"`
+}
+
+// Error returns the code and the detail.
+func (p *Problem) Error() string {
+	text := p.Detail
+	if text == "" {
+		text = strings.ToLower(p.Title)
+	}
+	if p.Code == "" {
+		return fmt.Sprintf("%s (HTTP status %d)", text, p.Status)
+	}
+	return fmt.Sprintf("%s (%s)", text, p.Code)
+}
+
+// retryAfter returns how long to wait before a retry, if one is safe and may help.
+func (p *Problem) retryAfter() (time.Duration, bool) {
+	wait := time.Duration(p.RetryAfterMS) * time.Millisecond
+	return wait, p.Outcome == OutcomeNotApplied && wait > 0
+}
+
+// UnreachableError reports that no address answered. The request had no effect.
+type UnreachableError struct {
+	Addrs []string
+	Errs  []error // one for each address
+}
+
+// Error names every address with its reason.
+func (e *UnreachableError) Error() string {
+	reasons := make([]string, len(e.Errs))
+	for i, err := range e.Errs {
+		reasons[i] = fmt.Sprintf("%s: %v", e.Addrs[i], cause(err))
+	}
+	return "cannot reach a node: " + strings.Join(reasons, "; ")
+}
+
+// Unwrap returns the reasons.
+func (e *UnreachableError) Unwrap() []error { return e.Errs }
+
+// UnknownError reports that the connection or the time ended after a request
+// that changes something had been sent: it may or may not have its effect.
+type UnknownError struct {
+	Err error
+}
+
+// Error returns what ended the wait.
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("the outcome is unknown: %v", cause(e.Err))
+}
+
+// Unwrap returns what ended the wait.
+func (e *UnknownError) Unwrap() error { return e.Err }
+
+// NotApplied reports whether the request that ended with err certainly had, and
+// will have, no effect. It is false for nil.
+func NotApplied(err error) bool {
+	if err == nil {
+		return false
+	}
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p.Outcome == OutcomeNotApplied
+	}
+	_, unknown := errors.AsType[*UnknownError](err)
+	return !unknown
+}
+
+// IsCode reports whether err is a [Problem] with the code.
+func IsCode(err error, code string) bool {
+	p, ok := errors.AsType[*Problem](err)
+	return ok && p.Code == code
+}

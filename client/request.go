@@ -1,0 +1,143 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// maxAnswerBytes bounds what is read of an answer.
+const maxAnswerBytes = 64 << 20
+
+// A request is what is sent to whichever node answers.
+type request struct {
+	method string
+	path   string // escaped
+	query  url.Values
+	header http.Header
+	body   []byte
+}
+
+// changes reports whether the request may change something.
+func (r *request) changes() bool {
+	return r.method != http.MethodGet && r.method != http.MethodHead
+}
+
+// repeatable reports whether the request may be sent again after err.
+func (r *request) repeatable(err error) bool { return !r.changes() || isDial(err) }
+
+// withJSON returns the request with v as its body.
+func (r request) withJSON(v any) (request, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return r, fmt.Errorf("client: encode request: %w", err)
+	}
+	r.body = body
+	r.header = http.Header{"Content-Type": {"application/json"}}
+	return r, nil
+}
+
+// An answer is one with a status below 400.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// decode reads the answer's JSON into v.
+func (a *answer) decode(v any) error {
+	if err := json.Unmarshal(a.body, v); err != nil {
+		return fmt.Errorf("client: the node's answer is not what was expected: %w", err)
+	}
+	return nil
+}
+
+// revision returns the ETag as a number; zero: there is none.
+func (a *answer) revision() uint64 {
+	text, err := strconv.Unquote(a.header.Get("ETag"))
+	if err != nil {
+		return 0
+	}
+	revision, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return revision
+}
+
+// send asks one node once.
+func (c *Client) send(ctx context.Context, base *url.URL, r request) (*answer, error) {
+	query := url.Values{}
+	maps.Copy(query, r.query)
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline) - grace
+		query.Set("timeout", max(left, grace/2).Round(time.Millisecond).String())
+	}
+	target := base.String() + r.path + "?" + query.Encode()
+	req, err := http.NewRequestWithContext(ctx, r.method, target, bytes.NewReader(r.body))
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	maps.Copy(req.Header, r.header)
+	req.Header.Set("User-Agent", c.cfg.UserAgent)
+	resp, err := c.cfg.HTTP.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, err
+	}
+	if len(body) > maxAnswerBytes {
+		return nil, fmt.Errorf("client: the answer is over %d bytes", maxAnswerBytes)
+	}
+	if resp.StatusCode >= http.StatusBadRequest || resp.StatusCode < http.StatusOK {
+		return nil, readProblem(resp, body, r.changes())
+	}
+	return &answer{status: resp.StatusCode, header: resp.Header, body: body}, nil
+}
+
+// readProblem makes a [Problem] of an answer. One that comes from somebody else,
+// such as a proxy, says nothing about what the node did.
+func readProblem(resp *http.Response, body []byte, changes bool) *Problem {
+	p := &Problem{}
+	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err == nil && kind == ProblemType && json.Unmarshal(body, p) == nil && p.Code != "" {
+		return p
+	}
+	p = &Problem{
+		Status:  resp.StatusCode,
+		Title:   http.StatusText(resp.StatusCode),
+		Detail:  fmt.Sprintf("answer of something that is not a raftyard node: %s", resp.Status),
+		Outcome: OutcomeNotApplied,
+	}
+	if changes {
+		p.Outcome = OutcomeUnknown
+	}
+	return p
+}
+
+// escapeKey returns key as the rest of a path. Whatever a proxy might fold or
+// interpret is escaped, so that every key arrives as it is.
+func escapeKey(key []byte) string {
+	const digits = "0123456789ABCDEF"
+	out := make([]byte, 0, len(key))
+	for _, b := range key {
+		switch {
+		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9', b == '-', b == '_':
+			out = append(out, b)
+		default:
+			out = append(out, '%', digits[b>>4], digits[b&15])
+		}
+	}
+	return string(out)
+}

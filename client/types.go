@@ -1,0 +1,168 @@
+package client
+
+import (
+	"time"
+
+	"github.com/raftyard/raftyard"
+)
+
+// Spec says what a group shall be.
+type Spec struct {
+	Kind     string            `json:"kind"`
+	Voters   []raftyard.NodeID `json:"voters"`
+	Learners []raftyard.NodeID `json:"learners,omitempty"`
+	// Zero means the node's default.
+	SnapshotEntries uint64 `json:"snapshot_entries,omitempty"`
+	TrailingEntries uint64 `json:"trailing_entries,omitempty"`
+}
+
+// Members is the wanted membership of a group.
+type Members struct {
+	Voters      []raftyard.NodeID `json:"voters"`
+	Learners    []raftyard.NodeID `json:"learners,omitempty"`
+	ExpectEpoch uint64            `json:"expect_epoch,omitempty"` // zero: any
+}
+
+// Member is one member of a group.
+type Member struct {
+	Replica raftyard.ReplicaID `json:"replica"`
+	Node    raftyard.NodeID    `json:"node"`
+	Role    string             `json:"role"`
+}
+
+// GroupSummary is one line of a list of groups.
+type GroupSummary struct {
+	ID          raftyard.GroupID  `json:"id"`
+	Kind        string            `json:"kind"`
+	Incarnation string            `json:"incarnation"`
+	Epoch       uint64            `json:"epoch"`
+	Voters      []raftyard.NodeID `json:"voters"`
+	Learners    []raftyard.NodeID `json:"learners"`
+	Members     []Member          `json:"members"`
+	Leader      raftyard.NodeID   `json:"leader"`
+	Term        uint64            `json:"term"`
+	Problems    []string          `json:"problems"`
+}
+
+// Replica is one replica of a group as its own node sees it.
+type Replica struct {
+	Node     raftyard.NodeID    `json:"node"`
+	Replica  raftyard.ReplicaID `json:"replica"`
+	Role     string             `json:"role"`
+	Term     uint64             `json:"term"`
+	Vote     raftyard.ReplicaID `json:"vote"`
+	Leader   raftyard.ReplicaID `json:"leader"`
+	Epoch    uint64             `json:"epoch"`
+	First    uint64             `json:"first"`
+	Last     uint64             `json:"last"`
+	Commit   uint64             `json:"commit"`
+	Applied  uint64             `json:"applied"`
+	Snapshot uint64             `json:"snapshot"`
+	LogBytes int64              `json:"log_bytes"`
+	Lag      uint64             `json:"lag"`
+	Fault    string             `json:"fault,omitempty"`
+	Error    string             `json:"error,omitempty"`
+}
+
+// Group is everything about one group.
+type Group struct {
+	GroupSummary
+	SnapshotEntries uint64    `json:"snapshot_entries"`
+	TrailingEntries uint64    `json:"trailing_entries"`
+	NextReplica     uint64    `json:"next_replica"`
+	Replicas        []Replica `json:"replicas"`
+}
+
+// Groups is one page of a list of groups.
+type Groups struct {
+	Groups     []GroupSummary `json:"groups"`
+	NextCursor string         `json:"next_cursor,omitempty"` // empty: that was all
+}
+
+// Node is one node of the cluster as the asked one sees it.
+type Node struct {
+	ID        raftyard.NodeID   `json:"id"`
+	Peer      string            `json:"peer"`
+	HTTP      string            `json:"http"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Self      bool              `json:"self,omitempty"`
+	Live      bool              `json:"live"`
+	Replicas  int               `json:"replicas"`
+	Leaders   int               `json:"leaders"`
+	DiskFree  int64             `json:"disk_free"`
+	DiskLevel string            `json:"disk_level"`
+	Version   string            `json:"version,omitempty"`
+	Boot      uint64            `json:"boot,omitempty"`
+	RTTMicros int64             `json:"rtt_us,omitempty"`
+	LastError string            `json:"last_error,omitempty"`
+}
+
+// Nodes is the list of nodes.
+type Nodes struct {
+	Nodes []Node `json:"nodes"`
+}
+
+// Check is one named part of a node's readiness.
+type Check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Counts sums the groups up.
+type Counts struct {
+	Total       int `json:"total"`
+	Replicas    int `json:"replicas"`
+	Leaders     int `json:"leaders"`
+	WithProblem int `json:"with_problem"`
+}
+
+// Status is a node and what it knows of the cluster.
+type Status struct {
+	Cluster   string          `json:"cluster"`
+	ClusterID string          `json:"cluster_id"`
+	Node      raftyard.NodeID `json:"node"`
+	Store     string          `json:"store"`
+	Boot      uint64          `json:"boot"`
+	Version   string          `json:"version"`
+	Started   time.Time       `json:"started"`
+	Ready     bool            `json:"ready"`
+	Checks    []Check         `json:"checks"`
+	Nodes     []Node          `json:"nodes"`
+	Groups    Counts          `json:"groups"`
+	Problems  []GroupSummary  `json:"problems"`
+}
+
+// Snapshot describes a snapshot that was taken.
+type Snapshot struct {
+	Group raftyard.GroupID `json:"group"`
+	Node  raftyard.NodeID  `json:"node"`
+	Index uint64           `json:"index"`
+	Term  uint64           `json:"term"`
+	Bytes int64            `json:"bytes"`
+}
+
+// Hash is the content hash of a group's state machine on one node.
+type Hash struct {
+	Group raftyard.GroupID `json:"group"`
+	Node  raftyard.NodeID  `json:"node"`
+	Index uint64           `json:"index"`
+	Hash  string           `json:"hash"`
+}
+
+// Transferred answers a transfer of leadership.
+type Transferred struct {
+	Group  raftyard.GroupID `json:"group"`
+	Leader raftyard.NodeID  `json:"leader"`
+}
+
+// Transfer asks for one.
+type Transfer struct {
+	To raftyard.NodeID `json:"to"`
+}
+
+// Deleted answers the deletion of a group.
+type Deleted struct {
+	Group   raftyard.GroupID `json:"group"`
+	Deleted bool             `json:"deleted"`
+}
