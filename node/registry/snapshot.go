@@ -178,23 +178,16 @@ func (s *snapshotReader) read() (*state, error) {
 	}
 	for {
 		payload, err = s.next()
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if payload[0] == frameEnd {
-			break
+		case payload[0] == frameEnd:
+			return s.end(payload)
 		}
 		if err = s.items(payload); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
 		}
 	}
-	if len(payload) != 1 {
-		return nil, fmt.Errorf("%w: the end frame has %d bytes", ErrSnapshot, len(payload))
-	}
-	if err = s.end(); err != nil {
-		return nil, err
-	}
-	return &s.state, nil
 }
 
 // next reads one frame and returns its payload, which is valid until the next
@@ -295,18 +288,21 @@ func (s *snapshotReader) group(g Group) error {
 }
 
 // end checks that everything that the head announced is there, and that the
-// stream ends.
-func (s *snapshotReader) end() error {
+// stream ends with the end frame.
+func (s *snapshotReader) end(payload []byte) (*state, error) {
+	if len(payload) != 1 {
+		return nil, fmt.Errorf("%w: the end frame has %d bytes", ErrSnapshot, len(payload))
+	}
 	nodes, groups := uint64(len(s.state.nodes)), uint64(s.state.groups.len())
 	if nodes != s.nodes || groups != s.groups {
-		return fmt.Errorf("%w: %d nodes and %d groups, announced %d and %d",
+		return nil, fmt.Errorf("%w: %d nodes and %d groups, announced %d and %d",
 			ErrSnapshot, nodes, groups, s.nodes, s.groups)
 	}
 	switch _, err := s.src.ReadByte(); {
 	case err == nil:
-		return fmt.Errorf("%w: bytes after the end", ErrSnapshot)
+		return nil, fmt.Errorf("%w: bytes after the end", ErrSnapshot)
 	case !errors.Is(err, io.EOF):
-		return fmt.Errorf("registry: reading a snapshot: %w", err)
+		return nil, fmt.Errorf("registry: reading a snapshot: %w", err)
 	}
-	return nil
+	return &s.state, nil
 }

@@ -1,0 +1,167 @@
+package registry
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+)
+
+// TestFormats runs scripts against one registry each. The output is the bytes of
+// every command, result and snapshot: the files pin the formats and show how the
+// state evolves. A changed byte needs a new format version.
+func TestFormats(t *testing.T) {
+	datadriven.Walk(t, "testdata/formats", func(t *testing.T, path string) {
+		r := New(nil, nil)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "create":
+				return run(t, r, EncodeCreateGroup(CreateGroup{
+					ID: scanUint[raftyard.GroupID](t, d, "id"), Incarnation: scanIncarnation(t, d),
+					Kind: scanString(t, d, "kind"), Voters: scanNodes(t, d, "voters"),
+					Learners:        scanNodes(t, d, "learners"),
+					SnapshotEntries: scanUint[uint64](t, d, "snapshot"),
+					TrailingEntries: scanUint[uint64](t, d, "trailing"),
+					Seed:            scanUint[raftyard.NodeID](t, d, "seed"),
+				}))
+			case "delete":
+				return run(t, r, EncodeDeleteGroup(DeleteGroup{
+					ID: scanUint[raftyard.GroupID](t, d, "id"), Incarnation: scanIncarnation(t, d),
+				}))
+			case "want":
+				return run(t, r, EncodeWantMembers(WantMembers{
+					ID: scanUint[raftyard.GroupID](t, d, "id"), Incarnation: scanIncarnation(t, d),
+					Voters: scanNodes(t, d, "voters"), Learners: scanNodes(t, d, "learners"),
+					IfVersion: scanUint[uint64](t, d, "version"),
+				}))
+			case "node":
+				n := Node{
+					ID:   scanUint[raftyard.NodeID](t, d, "id"),
+					Peer: scanString(t, d, "peer"), HTTP: scanString(t, d, "http"),
+				}
+				for pair := range strings.SplitSeq(scanString(t, d, "labels"), ";") {
+					if k, v, ok := strings.Cut(pair, ":"); ok {
+						if n.Labels == nil {
+							n.Labels = make(map[string]string)
+						}
+						n.Labels[k] = v
+					}
+				}
+				return run(t, r, EncodeSetNode(SetNode{Node: n, IfAbsent: d.HasArg("if-absent")}))
+			case "snapshot":
+				return dumpSnapshot(t, r)
+			default:
+				d.Fatalf(t, "unknown command %q", d.Cmd)
+				return ""
+			}
+		})
+	})
+}
+
+// run applies one command and shows it and its result, as bytes and in words.
+func run(t *testing.T, r *Registry, cmd []byte) string {
+	t.Helper()
+	results, err := r.Apply([]group.Command{{Data: cmd}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := DecodeResult(results[0].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "command %x\nresult  %x\n", cmd, results[0].Data)
+	fmt.Fprintf(&b, "%v", res.Code)
+	if res.Detail != "" {
+		fmt.Fprintf(&b, ": %s", res.Detail)
+	}
+	b.WriteByte('\n')
+	if g := res.Group; g.ID != 0 {
+		fmt.Fprintf(&b, "group %d: %v kind=%s version=%d", g.ID, g.Incarnation, g.Kind, g.Version)
+		if g.Deleted {
+			b.WriteString(" deleted")
+		} else {
+			fmt.Fprintf(&b, " voters=%v learners=%v snapshot=%d trailing=%d seed=%d",
+				g.Voters, g.Learners, g.SnapshotEntries, g.TrailingEntries, g.Seed)
+		}
+		b.WriteByte('\n')
+	}
+	if n := res.Node; n.ID != 0 {
+		fmt.Fprintf(&b, "node %d: peer=%s http=%s labels=%v\n", n.ID, n.Peer, n.HTTP, n.Labels)
+	}
+	return b.String()
+}
+
+// dumpSnapshot shows the stream frame by frame.
+func dumpSnapshot(t *testing.T, r *Registry) string {
+	t.Helper()
+	var b strings.Builder
+	stream := save(t, r)
+	rest := bytes.Clone(stream)
+	for len(rest) > 0 {
+		size := int(rest[0]) | int(rest[1])<<8
+		fmt.Fprintf(&b, "frame length=%x crc=%x\n%s", rest[:4], rest[4:8],
+			hex.Dump(rest[frameHeaderBytes:frameHeaderBytes+size]))
+		rest = rest[frameHeaderBytes+size:]
+	}
+	fmt.Fprintf(&b, "hash %x\n", hash(t, r))
+	restore(t, New(nil, nil), stream)
+	return b.String()
+}
+
+func scanString(t *testing.T, d *datadriven.TestData, key string) string {
+	t.Helper()
+	var s string
+	d.MaybeScanArgs(t, key, &s)
+	return s
+}
+
+func scanUint[T ~uint64](t *testing.T, d *datadriven.TestData, key string) T {
+	t.Helper()
+	s := scanString(t, d, key)
+	if s == "" {
+		return 0
+	}
+	v, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		d.Fatalf(t, "%s: %v", key, err)
+	}
+	return T(v)
+}
+
+func scanNodes(t *testing.T, d *datadriven.TestData, key string) []raftyard.NodeID {
+	t.Helper()
+	i := slices.IndexFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == key })
+	if i < 0 {
+		return nil
+	}
+	var list []raftyard.NodeID
+	for _, s := range d.CmdArgs[i].Vals {
+		v, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			d.Fatalf(t, "%s: %v", key, err)
+		}
+		list = append(list, raftyard.NodeID(v))
+	}
+	return list
+}
+
+// scanIncarnation reads up to 16 bytes in hexadecimal; the rest is zero.
+func scanIncarnation(t *testing.T, d *datadriven.TestData) raftyard.Incarnation {
+	t.Helper()
+	var in raftyard.Incarnation
+	b, err := hex.DecodeString(scanString(t, d, "incarnation"))
+	if err != nil {
+		d.Fatalf(t, "incarnation: %v", err)
+	}
+	copy(in[:], b)
+	return in
+}

@@ -1,0 +1,367 @@
+package registry
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+)
+
+// model is what a registry must be like, in maps and without any care for cost.
+type model struct {
+	nodes   map[raftyard.NodeID]Node
+	groups  map[raftyard.GroupID]Group
+	version uint64
+}
+
+func (m *model) record(g Group) {
+	m.version++
+	g.Version = m.version
+	m.groups[g.ID] = g
+}
+
+// wellFormed says whether the lists make sense by themselves.
+func wellFormed(voters, learners []raftyard.NodeID) bool {
+	all := make(map[raftyard.NodeID]bool)
+	for _, id := range slices.Concat(voters, learners) {
+		if id == 0 || all[id] {
+			return false
+		}
+		all[id] = true
+	}
+	return len(voters) > 0 && len(all) <= MaxMembers
+}
+
+func (m *model) registered(voters, learners []raftyard.NodeID) bool {
+	for _, id := range slices.Concat(voters, learners) {
+		if _, ok := m.nodes[id]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *model) create(c CreateGroup) Code {
+	old, there := m.groups[c.ID]
+	g := Group{
+		ID: c.ID, Incarnation: c.Incarnation, Kind: c.Kind, Voters: sorted(c.Voters),
+		Learners: sorted(c.Learners), SnapshotEntries: c.SnapshotEntries,
+		TrailingEntries: c.TrailingEntries, Seed: c.Seed,
+	}
+	ok := c.ID != 0 && !c.Incarnation.IsZero() && c.Kind != "" &&
+		wellFormed(c.Voters, c.Learners) && slices.Contains(c.Voters, c.Seed)
+	switch {
+	case !ok:
+		return Invalid
+	case there && !old.Deleted:
+		g.Version, g.Incarnation, g.Seed = old.Version, old.Incarnation, old.Seed
+		if cmp.Equal(g, old, cmpopts.EquateEmpty()) {
+			return ExistsSame
+		}
+		return Conflict
+	case there && old.Incarnation == c.Incarnation || !m.registered(c.Voters, c.Learners):
+		return Invalid
+	}
+	m.record(g)
+	return Created
+}
+
+func (m *model) delete(c DeleteGroup) Code {
+	old, there := m.groups[c.ID]
+	switch {
+	case !there:
+		return NotFound
+	case !c.Incarnation.IsZero() && c.Incarnation != old.Incarnation:
+		return Stale
+	case !old.Deleted:
+		m.record(Group{ID: c.ID, Incarnation: old.Incarnation, Kind: old.Kind, Deleted: true})
+	}
+	return OK
+}
+
+func (m *model) want(c WantMembers) Code {
+	old, there := m.groups[c.ID]
+	switch {
+	case !wellFormed(c.Voters, c.Learners):
+		return Invalid
+	case !there:
+		return NotFound
+	case !c.Incarnation.IsZero() && c.Incarnation != old.Incarnation:
+		return Stale
+	case old.Deleted:
+		return NotFound
+	case c.IfVersion != 0 && c.IfVersion != old.Version:
+		return Stale
+	case !m.registered(c.Voters, c.Learners):
+		return Invalid
+	}
+	voters, learners := sorted(c.Voters), sorted(c.Learners)
+	if !slices.Equal(voters, old.Voters) || !slices.Equal(learners, old.Learners) {
+		old.Voters, old.Learners = voters, learners
+		m.record(old)
+	}
+	return OK
+}
+
+func (m *model) setNode(c SetNode) Code {
+	if c.Node.ID == 0 || c.Node.Peer == "" {
+		return Invalid
+	}
+	old, there := m.nodes[c.Node.ID]
+	if there && (c.IfAbsent || cmp.Equal(old, c.Node, cmpopts.EquateEmpty())) {
+		return OK
+	}
+	m.version++
+	m.nodes[c.Node.ID] = c.Node
+	return OK
+}
+
+// machine applies the same commands to two registries and the model. The second
+// registry is configured differently, gets the commands in other batches, and is
+// restored from snapshots now and then.
+type machine struct {
+	model  model
+	a, b   *Registry
+	queued []group.Command // applied to a, not yet to b
+	wants  [][]byte        // a's results for them
+}
+
+func newMachine() *machine {
+	return &machine{
+		model: model{
+			nodes:  make(map[raftyard.NodeID]Node),
+			groups: make(map[raftyard.GroupID]Group),
+		},
+		a: New(nil, nil),
+		b: New([]Node{node(1), node(77)}, func() {}),
+	}
+}
+
+func (m *machine) apply(t *rapid.T, cmd []byte, want Code) {
+	results, err := m.a.Apply([]group.Command{{Data: cmd}})
+	if err != nil || len(results) != 1 {
+		t.Fatalf("Apply = %d results, %v", len(results), err)
+	}
+	res, err := DecodeResult(results[0].Data)
+	if err != nil {
+		t.Fatalf("DecodeResult = %v", err)
+	}
+	if res.Code != want {
+		t.Fatalf("result = %v %q, want %v", res.Code, res.Detail, want)
+	}
+	m.queued = append(m.queued, group.Command{Data: cmd})
+	m.wants = append(m.wants, results[0].Data)
+}
+
+// catchUp applies to b what it has not had.
+func (m *machine) catchUp(t *rapid.T) {
+	results, err := m.b.Apply(m.queued)
+	if err != nil || len(results) != len(m.queued) {
+		t.Fatalf("Apply = %d results, %v", len(results), err)
+	}
+	for i, res := range results {
+		if !bytes.Equal(res.Data, m.wants[i]) {
+			t.Fatalf("results differ for command %x", m.queued[i].Data)
+		}
+	}
+	m.queued, m.wants = nil, nil
+}
+
+var (
+	genNodeID  = rapid.SampledFrom([]raftyard.NodeID{0, 1, 2, 3, 4, 5, 6})
+	genGroupID = rapid.SampledFrom([]raftyard.GroupID{0, 1, 2, 3, 1 << 40, 1<<64 - 1})
+	genMembers = rapid.SliceOfN(genNodeID, 0, 4)
+)
+
+func genIncarnation(t *rapid.T) raftyard.Incarnation {
+	return incarnation(rapid.ByteRange(0, 3).Draw(t, "incarnation"))
+}
+
+func (m *machine) CreateGroup(t *rapid.T) {
+	c := CreateGroup{
+		ID: genGroupID.Draw(t, "id"), Incarnation: genIncarnation(t),
+		Kind:            rapid.SampledFrom([]string{"kv", "ledger", ""}).Draw(t, "kind"),
+		Voters:          genMembers.Draw(t, "voters"),
+		Learners:        genMembers.Draw(t, "learners"),
+		SnapshotEntries: rapid.Uint64Range(0, 2).Draw(t, "snapshot_entries"),
+	}
+	c.Seed = genNodeID.Draw(t, "seed")
+	if len(c.Voters) > 0 && rapid.Bool().Draw(t, "seed is a voter") {
+		c.Seed = c.Voters[0]
+	}
+	m.apply(t, EncodeCreateGroup(c), m.model.create(c))
+}
+
+func (m *machine) DeleteGroup(t *rapid.T) {
+	c := DeleteGroup{ID: genGroupID.Draw(t, "id"), Incarnation: genIncarnation(t)}
+	m.apply(t, EncodeDeleteGroup(c), m.model.delete(c))
+}
+
+func (m *machine) WantMembers(t *rapid.T) {
+	c := WantMembers{
+		ID: genGroupID.Draw(t, "id"), Incarnation: genIncarnation(t),
+		Voters: genMembers.Draw(t, "voters"), Learners: genMembers.Draw(t, "learners"),
+	}
+	if rapid.Bool().Draw(t, "conditional") {
+		c.IfVersion = m.model.groups[c.ID].Version + rapid.Uint64Range(0, 1).Draw(t, "newer")
+	}
+	m.apply(t, EncodeWantMembers(c), m.model.want(c))
+}
+
+func (m *machine) SetNode(t *rapid.T) {
+	c := SetNode{
+		Node: Node{
+			ID:   genNodeID.Draw(t, "id"),
+			Peer: rapid.SampledFrom([]string{"h:1", "h:2", ""}).Draw(t, "peer"),
+		},
+		IfAbsent: rapid.Bool().Draw(t, "if absent"),
+	}
+	if rapid.Bool().Draw(t, "labelled") {
+		c.Node.Labels = map[string]string{"zone": "a", "rack": c.Node.ID.String()}
+	}
+	m.apply(t, EncodeSetNode(c), m.model.setNode(c))
+}
+
+// Garbage applies bytes that are not a command.
+func (m *machine) Garbage(t *rapid.T) {
+	cmd := rapid.SliceOfN(rapid.Byte(), 0, 12).Draw(t, "bytes")
+	if len(cmd) > 0 && rapid.Bool().Draw(t, "format") {
+		cmd[0] = commandFormat
+	}
+	if _, err := decodeCommand(cmd); err != nil {
+		m.apply(t, cmd, Invalid)
+	}
+}
+
+func (m *machine) RestoreOther(t *rapid.T) {
+	m.catchUp(t)
+	s, err := m.a.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var buf bytes.Buffer
+	if _, err := s.WriteTo(&buf); err != nil {
+		t.Fatal(err)
+	}
+	m.b = New(nil, nil)
+	if err := m.b.Restore(&buf); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *machine) Compare(t *rapid.T) {
+	m.catchUp(t)
+	a, errA := m.a.Hash()
+	b, errB := m.b.Hash()
+	if errA != nil || errB != nil || !bytes.Equal(a, b) {
+		t.Fatalf("hashes differ: %x %v, %x %v", a, errA, b, errB)
+	}
+}
+
+// Check compares the first registry with the model, after every action.
+func (m *machine) Check(t *rapid.T) {
+	if m.a.Version() != m.model.version {
+		t.Fatalf("Version = %d, want %d", m.a.Version(), m.model.version)
+	}
+	wantIDs := slices.Sorted(maps.Keys(m.model.groups))
+	var gotIDs []raftyard.GroupID
+	live := 0
+	for g := range m.a.All() {
+		gotIDs = append(gotIDs, g.ID)
+		if diff := cmp.Diff(m.model.groups[g.ID], g, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("group %d (-want +got):\n%s", g.ID, diff)
+		}
+		if !g.Deleted {
+			live++
+		}
+	}
+	if !slices.Equal(gotIDs, wantIDs) {
+		t.Fatalf("groups = %v, want %v", gotIDs, wantIDs)
+	}
+	counts := Counts{len(m.model.nodes), live, len(wantIDs) - live}
+	if m.a.Counts() != counts {
+		t.Fatalf("Counts = %+v, want %+v", m.a.Counts(), counts)
+	}
+	for _, n := range m.a.Nodes() {
+		if diff := cmp.Diff(m.model.nodes[n.ID], n, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("node %d (-want +got):\n%s", n.ID, diff)
+		}
+	}
+}
+
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMachine()
+		for id := raftyard.NodeID(1); id <= 4; id++ {
+			c := SetNode{Node: node(id)}
+			m.apply(t, EncodeSetNode(c), m.model.setNode(c))
+		}
+		t.Repeat(rapid.StateMachineActions(m))
+	})
+}
+
+// The table against a plain map, with enough records for many pages, in an order
+// that splits pages everywhere.
+func TestTableModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var tab table
+		want := make(map[raftyard.GroupID]*Group)
+		seq := rapid.Uint64Range(1, 1<<40).Draw(t, "seed")
+		wide := rapid.SampledFrom([]uint64{50, 3000, 1 << 60}).Draw(t, "id range")
+		for i := range rapid.IntRange(0, 2000).Draw(t, "puts") {
+			seq = seq*6364136223846793005 + 1442695040888963407
+			g := &Group{ID: raftyard.GroupID((seq >> 3) % wide), Version: uint64(i + 1)}
+			g.Deleted = seq>>62 == 0
+			tab = tab.put(g)
+			want[g.ID] = g
+		}
+		checkTable(t, &tab, want)
+	})
+}
+
+func checkTable(t rapid.TB, tab *table, want map[raftyard.GroupID]*Group) {
+	keys := slices.Sorted(maps.Keys(want))
+	var got []raftyard.GroupID
+	for g := range tab.after(0) {
+		got = append(got, g.ID)
+	}
+	if len(keys) > 0 && keys[0] == 0 {
+		keys = keys[1:] // after(0) starts behind it
+	}
+	if !slices.Equal(got, keys) {
+		t.Fatalf("iterated %d records, want %d", len(got), len(keys))
+	}
+	deleted := 0
+	for id, g := range want {
+		if found, ok := tab.get(id); !ok || found != g {
+			t.Fatalf("get(%d) = %v, %t", id, found, ok)
+		}
+		if g.Deleted {
+			deleted++
+		}
+	}
+	if tab.len() != len(want) || tab.deleted != deleted {
+		t.Fatalf("%d records, %d deleted; want %d, %d", tab.len(), tab.deleted, len(want), deleted)
+	}
+	for i, p := range tab.pages {
+		if n := len(p.records); n == 0 || n > pageRecords {
+			t.Fatalf("page %d has %d records", i, n)
+		}
+	}
+	for _, start := range keys[:min(len(keys), 20)] {
+		at, _ := slices.BinarySearch(keys, start+1)
+		for g := range tab.after(start) {
+			if g.ID != keys[at] {
+				t.Fatalf("after(%d) begins with %d, want %d", start, g.ID, keys[at])
+			}
+			break
+		}
+	}
+}
