@@ -1,0 +1,276 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/raftyard/raftyard/group"
+)
+
+var (
+	_ group.StateMachine = (*Machine)(nil)
+	_ group.Durable      = (*Machine)(nil)
+	_ group.Hasher       = (*Machine)(nil)
+	_ group.Querier      = (*Machine)(nil)
+	_ group.Sizer        = (*Machine)(nil)
+	_ group.Destroyer    = (*Machine)(nil)
+)
+
+// A Machine is the state machine of one replica. Beside what
+// [group.StateMachine] demands, all its methods may be called at any time and
+// from several goroutines; those that change something wait for each other.
+type Machine struct {
+	store   *Store
+	replica Replica
+
+	mu     sync.Mutex   // held by what changes the state, also across its commits
+	state  machineState // durable
+	closed bool
+
+	gone atomic.Bool  // the same as closed, for readers
+	size atomic.Int64 // of state.content
+}
+
+func newMachine(s *Store, r Replica, state machineState) *Machine {
+	m := &Machine{store: s, replica: r}
+	m.setStateLocked(state)
+	return m
+}
+
+func (m *Machine) setStateLocked(s machineState) {
+	m.state = s
+	m.size.Store(int64(s.content.bytes))
+}
+
+// begin lets a change begin: it takes the lock and enters the store. Unless it
+// fails, end must follow.
+func (m *Machine) begin() error {
+	if err := m.store.gate.enter(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	err := m.store.Err()
+	if m.closed {
+		err = ErrClosed
+	}
+	if err != nil {
+		m.end()
+	}
+	return err
+}
+
+func (m *Machine) end() {
+	m.mu.Unlock()
+	m.store.gate.leave()
+}
+
+// Apply applies the commands of whole entries, in order, and returns when their
+// effects are durable. A command that is malformed, beyond a limit or whose
+// condition does not hold has a result that says so, and no effect; a command at
+// a position that was applied before is skipped. An error means that the store
+// failed or that a stored record is damaged; then the state is that of some
+// command before, and is as Applied says.
+//
+// The commands of one entry must not be divided between two calls.
+func (m *Machine) Apply(batch []group.Command) ([]group.Result, error) {
+	if err := m.begin(); err != nil {
+		return nil, m.wrap("apply", err)
+	}
+	defer m.end()
+	results := make([]group.Result, 0, len(batch))
+	for len(results) < len(batch) {
+		part, err := m.applyPart(batch[len(results):])
+		if err != nil {
+			return nil, m.wrap("apply", err)
+		}
+		results = append(results, part...)
+	}
+	return results, nil
+}
+
+// applyPart applies as many commands as one write set takes, at least one.
+func (m *Machine) applyPart(batch []group.Command) ([]group.Result, error) {
+	state := m.state
+	isNew := state.generation == 0
+	if isNew {
+		g, err := m.store.generations.allocate()
+		if err != nil {
+			return nil, err
+		}
+		state.generation = g
+	}
+	var set writeSet
+	var results []group.Result
+	err := m.store.db.View(func(txn *badger.Txn) (err error) {
+		p := newPending(txn, m.replica.Group, state)
+		results, err = m.run(p, batch)
+		state = p.state
+		p.addTo(&set)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if state.position == m.state.position {
+		return results, nil // all of it was applied before
+	}
+	set.set(machineKey(m.replica), encodeMachine(m.replica, state))
+	if isNew {
+		rec := generationRecord{state: live, owner: m.replica}
+		set.set(generationKey(state.generation), encodeGeneration(state.generation, rec))
+	}
+	if err := m.store.committer.commit(set); err != nil {
+		return nil, err
+	}
+	m.setStateLocked(state)
+	return results, nil
+}
+
+// run executes commands until p is full.
+func (m *Machine) run(p *pending, batch []group.Command) ([]group.Result, error) {
+	results := make([]group.Result, 0, len(batch))
+	for i, cmd := range batch {
+		offset := uint64(cmd.Offset)
+		if p.state.position.covers(cmd.Index, offset) {
+			results = append(results, group.Result{Data: encodeReplayed()})
+			continue
+		}
+		data, err := p.execute(cmd.Data)
+		if err != nil {
+			return nil, fmt.Errorf("index %d offset %d: %w", cmd.Index, cmd.Offset, err)
+		}
+		results = append(results, group.Result{Data: data})
+		p.state.position = position{
+			index:   cmd.Index,
+			offset:  offset,
+			partial: i+1 < len(batch) && batch[i+1].Index == cmd.Index,
+		}
+		if p.bytes >= m.store.writeSetBytes || p.count() >= m.store.writeSetCount {
+			break
+		}
+	}
+	return results, nil
+}
+
+// Applied returns the newest index of which all commands are durably applied.
+func (m *Machine) Applied() (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return 0, m.wrap("applied", ErrClosed)
+	}
+	return m.state.position.applied(), nil
+}
+
+// Revision returns the group's revision.
+func (m *Machine) Revision() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.revision
+}
+
+// Hash returns the content hash. It reads nothing from disk; see [Machine.Verify]
+// for that.
+func (m *Machine) Hash() ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, m.wrap("hash", ErrClosed)
+	}
+	return m.state.content.hash(m.state.revision), nil
+}
+
+// Size returns the number of bytes of all keys and values.
+func (m *Machine) Size() int64 { return m.size.Load() }
+
+// Verify reads all items of one consistent view, checks every record, and
+// compares count, bytes and content hash with those that are kept beside them.
+// It runs beside Apply.
+func (m *Machine) Verify() error {
+	s, err := m.view()
+	if err != nil {
+		return m.wrap("verify", err)
+	}
+	err = s.writeItems(func([]byte, item) error { return nil })
+	return m.wrap("verify", errors.Join(err, s.Close()))
+}
+
+// Close releases the machine, so that it can be opened again. It does not delete
+// the state. Snapshots stay valid.
+func (m *Machine) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closeLocked()
+	return nil
+}
+
+func (m *Machine) closeLocked() {
+	if !m.closed {
+		m.closed = true
+		m.gone.Store(true)
+		m.store.unregister(m.replica)
+	}
+}
+
+// Destroy deletes the state and closes the machine. When it returns, nothing of
+// the state can be seen any more, also after a crash; its space is reclaimed in
+// the background, which goes on after a restart. After an error it can be called
+// again, also on a machine that was opened anew.
+func (m *Machine) Destroy() error {
+	if err := m.begin(); err != nil {
+		return m.wrap("destroy", err)
+	}
+	defer m.end()
+	if g := m.state.generation; g != 0 {
+		var set writeSet
+		set.delete(machineKey(m.replica))
+		m.unlink(&set, g)
+		if err := m.store.committer.commit(set); err != nil {
+			return m.wrap("destroy", err)
+		}
+		m.store.cleaner.add(g)
+		m.setStateLocked(machineState{})
+	}
+	m.closeLocked()
+	return nil
+}
+
+// unlink adds to set that g is to be deleted.
+func (m *Machine) unlink(set *writeSet, g generation) {
+	rec := generationRecord{state: dropping, owner: m.replica}
+	set.set(generationKey(g), encodeGeneration(g, rec))
+}
+
+// Snapshot returns a view of the present state. It costs no copy; the versions
+// that it shows stay on disk until it is closed.
+func (m *Machine) Snapshot() (group.Snapshot, error) {
+	s, err := m.view()
+	if err != nil {
+		return nil, m.wrap("snapshot", err)
+	}
+	return s, nil
+}
+
+// Restore replaces the state by the one that r holds. It reads r to its end.
+// Everything is checked before the switch, which is one transaction: an error or
+// a crash at any time leaves the old state, complete.
+func (m *Machine) Restore(r io.Reader) error {
+	if err := m.begin(); err != nil {
+		return m.wrap("restore", err)
+	}
+	defer m.end()
+	return m.wrap("restore", m.restoreLocked(r))
+}
+
+// wrap says what m was doing.
+func (m *Machine) wrap(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("kv: %v: %s: %w", m.replica, doing, err)
+}

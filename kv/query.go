@@ -1,0 +1,363 @@
+package kv
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/raftyard/raftyard/internal/wire"
+)
+
+const (
+	queryVersion  = 1
+	answerVersion = 1
+)
+
+type queryKind uint8
+
+const (
+	queryGet  queryKind = 1
+	queryList queryKind = 2
+)
+
+// A ListRequest asks for the items of a range of keys, in order.
+type ListRequest struct {
+	// Prefix is what all keys begin with. Empty: all keys.
+	Prefix []byte
+
+	// Start is the first key that may be returned. To go on, pass the Next of
+	// the list before. Empty: from the beginning of the prefix.
+	Start []byte
+
+	// Limit is how many items to return at most, up to [MaxListItems]. Zero means
+	// that many.
+	Limit int
+
+	// KeysOnly leaves the values out.
+	KeysOnly bool
+
+	// Stale lets any replica answer from what it has applied. Without it the
+	// list is linearizable. [Machine.List] does not look at it.
+	Stale bool
+}
+
+// A ListResult is a consistent view of a part of a range: as the group was at
+// Revision.
+type ListResult struct {
+	Items    []ListItem
+	Next     []byte // where to go on; nil: there is nothing more
+	Revision uint64 // of the group
+}
+
+// A ListItem is one key of a list.
+type ListItem struct {
+	Key []byte
+	Value
+}
+
+// maxStartBytes is the length of the longest Next: a key and a byte.
+const maxStartBytes = MaxKeyBytes + 1
+
+func (q ListRequest) check() error {
+	for _, k := range [][]byte{q.Prefix, q.Start} {
+		if len(k) > maxStartBytes {
+			return &LimitError{Reason: ErrKeyTooLarge, Limit: MaxKeyBytes, Actual: uint64(len(k))}
+		}
+	}
+	if q.Limit < 0 || q.Limit > MaxListItems {
+		return fmt.Errorf("%w: list limit %d, want 0 to %d", ErrInvalid, q.Limit, MaxListItems)
+	}
+	return nil
+}
+
+// getAnswer is the answer to a get.
+type getAnswer struct {
+	found bool
+	value Value
+}
+
+func encodeGetQuery(key []byte) []byte {
+	return wire.AppendBytes([]byte{queryVersion, byte(queryGet)}, key)
+}
+
+func encodeListQuery(q ListRequest) []byte {
+	b := wire.AppendBytes([]byte{queryVersion, byte(queryList)}, q.Prefix)
+	b = wire.AppendBytes(b, q.Start)
+	b = wire.AppendUvarint(b, uint64(q.Limit))
+	return wire.AppendBool(b, q.KeysOnly)
+}
+
+// query is a decoded question.
+type query struct {
+	kind queryKind
+	key  []byte
+	list ListRequest
+}
+
+// decodeQuery decodes and checks a question. Its errors are [ErrInvalid],
+// [ErrEmptyKey] or a [LimitError].
+func decodeQuery(data []byte) (query, error) {
+	r := wire.NewReader(data)
+	if v := r.Byte(); r.Err() == nil && v != queryVersion {
+		r.Fail("query version %d", v)
+	}
+	q := query{kind: queryKind(r.Byte())}
+	switch q.kind {
+	case queryGet:
+		q.key = r.Bytes()
+	case queryList:
+		q.list = readListRequest(r)
+	default:
+		r.Fail("query kind %d", q.kind)
+	}
+	if err := r.Close(); err != nil {
+		return query{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if q.kind == queryGet {
+		return q, checkKey(q.key)
+	}
+	return q, q.list.check()
+}
+
+func readListRequest(r *wire.Reader) ListRequest {
+	q := ListRequest{Prefix: r.Bytes(), Start: r.Bytes()}
+	limit := r.Uvarint()
+	if limit > math.MaxInt32 {
+		r.Fail("list limit %d", limit)
+		return ListRequest{}
+	}
+	q.Limit = int(limit)
+	q.KeysOnly = r.Bool()
+	return q
+}
+
+// Query answers an encoded question. A question that makes no sense has an
+// answer that says so; an error means that the state cannot be read.
+func (m *Machine) Query(data []byte) ([]byte, error) {
+	q, err := decodeQuery(data)
+	if err != nil {
+		return encodeRefused(err), nil
+	}
+	switch q.kind {
+	case queryList:
+		var l ListResult
+		if l, err = m.list(q.list); err == nil {
+			return l.encode(q.list.KeysOnly), nil
+		}
+	default:
+		var a getAnswer
+		if a, err = m.get(q.key); err == nil {
+			return a.encode(), nil
+		}
+	}
+	return nil, m.wrap("query", err)
+}
+
+// Get returns the value of key, or [ErrNotFound].
+func (m *Machine) Get(key []byte) (Value, error) {
+	if err := checkKey(key); err != nil {
+		return Value{}, err
+	}
+	a, err := m.get(key)
+	if err != nil {
+		return Value{}, m.wrap("get", err)
+	}
+	if !a.found {
+		return Value{}, ErrNotFound
+	}
+	return a.value, nil
+}
+
+// List returns a part of a range of keys. It ends before its limit when the next
+// item would take it beyond [MaxResultBytes].
+func (m *Machine) List(q ListRequest) (ListResult, error) {
+	if err := q.check(); err != nil {
+		return ListResult{}, err
+	}
+	l, err := m.list(q)
+	return l, m.wrap("list", err)
+}
+
+// read runs fn at the newest state of m. The state is read in the same
+// transaction as the items, so what fn sees is consistent whatever goes on.
+func (m *Machine) read(fn func(*badger.Txn, machineState) error) error {
+	if err := m.store.gate.enter(); err != nil {
+		return err
+	}
+	defer m.store.gate.leave()
+	if m.gone.Load() {
+		return ErrClosed
+	}
+	if err := m.store.Err(); err != nil {
+		return err
+	}
+	return m.store.db.View(func(txn *badger.Txn) error {
+		state, err := loadMachine(txn, m.replica)
+		if err != nil {
+			return err
+		}
+		return fn(txn, state)
+	})
+}
+
+func (m *Machine) get(key []byte) (a getAnswer, err error) {
+	err = m.read(func(txn *badger.Txn, s machineState) error {
+		it, damage := readItem(txn, m.replica.Group, itemKey(s.generation, key))
+		a = getAnswer{found: it.present(), value: it.asValue()}
+		return damage
+	})
+	return a, err
+}
+
+func (m *Machine) list(q ListRequest) (l ListResult, err error) {
+	err = m.read(func(txn *badger.Txn, s machineState) error {
+		l.Revision = s.revision
+		return m.listAt(txn, s, q, &l)
+	})
+	return l, err
+}
+
+func (m *Machine) listAt(txn *badger.Txn, s machineState, q ListRequest, l *ListResult) error {
+	prefix := itemKey(s.generation, q.Prefix)
+	it := txn.NewIterator(badger.IteratorOptions{Prefix: prefix})
+	defer it.Close()
+	start := itemKey(s.generation, q.Start)
+	if string(start) < string(prefix) {
+		start = prefix
+	}
+	limit := q.Limit
+	if limit == 0 {
+		limit = MaxListItems
+	}
+	size := resultOverhead
+	for it.Seek(start); it.Valid(); it.Next() {
+		item, err := m.listItem(it.Item(), q.KeysOnly)
+		if err != nil {
+			return err
+		}
+		size += item.encodedSize(q.KeysOnly)
+		if n := len(l.Items); n == limit || n > 0 && size > MaxResultBytes-maxStartBytes {
+			l.Next = keyAfter(l.Items[n-1].Key)
+			return nil
+		}
+		l.Items = append(l.Items, item)
+	}
+	return nil
+}
+
+// listItem copies an item. The record is checked even when only the key is
+// wanted: a key that cannot be read should not look as if it could.
+func (m *Machine) listItem(stored *badger.Item, keysOnly bool) (ListItem, error) {
+	key := stored.KeyCopy(nil)
+	out := ListItem{Key: key[itemKeyHeader:]}
+	err := stored.Value(func(record []byte) error {
+		it, err := decodeItem(m.replica.Group, key, record)
+		if err != nil {
+			return err
+		}
+		out.Value = it.asValue()
+		out.Data = nil
+		if !keysOnly {
+			out.Data = append(make([]byte, 0, len(it.value)), it.value...)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (i ListItem) encodedSize(keysOnly bool) int {
+	n := wire.SizeBytes(len(i.Key)) + wire.SizeUvarint(i.Revision) +
+		wire.SizeUvarint(i.CreateRevision)
+	if !keysOnly {
+		n += wire.SizeBytes(len(i.Data))
+	}
+	return n
+}
+
+func (a getAnswer) encode() []byte {
+	b := []byte{answerVersion, byte(statusOK), byte(queryGet)}
+	b = wire.AppendBool(b, a.found)
+	if a.found {
+		b = appendValue(b, a.value)
+	}
+	return b
+}
+
+func (l ListResult) encode(keysOnly bool) []byte {
+	size := resultOverhead + len(l.Next)
+	for _, i := range l.Items {
+		size += i.encodedSize(keysOnly)
+	}
+	b := append(make([]byte, 0, size), answerVersion, byte(statusOK), byte(queryList))
+	b = wire.AppendUvarint(b, l.Revision)
+	b = wire.AppendBytes(b, l.Next)
+	b = wire.AppendBool(b, keysOnly)
+	b = wire.AppendUvarint(b, uint64(len(l.Items)))
+	for _, i := range l.Items {
+		b = wire.AppendBytes(b, i.Key)
+		b = wire.AppendUvarint(b, i.Revision)
+		b = wire.AppendUvarint(b, i.CreateRevision)
+		if !keysOnly {
+			b = wire.AppendBytes(b, i.Data)
+		}
+	}
+	return b
+}
+
+func decodeGetAnswer(data []byte) (a getAnswer, err error) {
+	err = decodeAnswer(data, queryGet, func(r *wire.Reader) {
+		if a.found = r.Bool(); a.found {
+			a.value = readValue(r)
+		}
+	})
+	return a, err
+}
+
+func decodeListAnswer(data []byte) (l ListResult, err error) {
+	err = decodeAnswer(data, queryList, func(r *wire.Reader) {
+		l.Revision = r.Uvarint()
+		if next := r.Bytes(); len(next) > 0 {
+			l.Next = next
+		}
+		keysOnly := r.Bool()
+		n := r.Count(3)
+		if n == 0 {
+			return
+		}
+		l.Items = make([]ListItem, 0, n)
+		for range n {
+			i := ListItem{Key: r.Bytes()}
+			i.Revision, i.CreateRevision = r.Uvarint(), r.Uvarint()
+			if !keysOnly {
+				i.Data = r.Bytes()
+			}
+			l.Items = append(l.Items, i)
+		}
+	})
+	return l, err
+}
+
+// decodeAnswer decodes the frame of an answer and lets body read the rest.
+func decodeAnswer(data []byte, want queryKind, body func(*wire.Reader)) error {
+	r := wire.NewReader(data)
+	var refused error
+	if v := r.Byte(); r.Err() == nil && v != answerVersion {
+		r.Fail("answer version %d", v)
+	}
+	switch status := resultStatus(r.Byte()); status {
+	case statusOK:
+		if kind := queryKind(r.Byte()); r.Err() == nil && kind != want {
+			r.Fail("answer to query kind %d, want %d", kind, want)
+		}
+		body(r)
+	case statusRefused:
+		refused = readRefused(r)
+	default:
+		r.Fail("answer status %d", status)
+	}
+	if err := r.Close(); err != nil {
+		return fmt.Errorf("kv: answer: %w", err)
+	}
+	return refused
+}

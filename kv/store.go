@@ -1,0 +1,344 @@
+package kv
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/badgerdb"
+)
+
+const (
+	defaultMemTableSize = 16 << 20
+	defaultBlockCache   = 16 << 20
+	defaultIndexCache   = 8 << 20
+	defaultMaxSnapshots = 256
+
+	// maxWriteSetBytes bounds what one write set holds in memory and how long it
+	// keeps the others waiting.
+	maxWriteSetBytes = 2 << 20
+	// minWriteSetBytes is the least that must be left for a write set beside the
+	// largest command.
+	minWriteSetBytes = 256 << 10
+)
+
+// StoreOptions are the settings of a [Store]. The zero value of every field but
+// Dir means "use the default".
+type StoreOptions struct {
+	// Dir is a directory for the store alone. It is made when missing; its
+	// parent is not.
+	Dir string
+
+	// MemTableSize, in bytes, is the size of Badger's memtables, of which up to
+	// five may exist at a time. A write-ahead log has twice the size. It bounds
+	// how much one transaction can merge. Default: 16 MiB, which is the minimum.
+	MemTableSize int64
+
+	// BlockCacheBytes and IndexCacheBytes bound what is kept in memory of the
+	// tables on disk. Defaults: 16 MiB and 8 MiB.
+	BlockCacheBytes int64
+	IndexCacheBytes int64
+
+	// MaxSnapshots is how many snapshots of all machines together may be open.
+	// Each one keeps the deleted and overwritten data that it still shows on
+	// disk. Default: 256.
+	MaxSnapshots int
+
+	// Logger gets what the store has to say. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+func (o StoreOptions) withDefaults() StoreOptions {
+	o.MemTableSize = cmp.Or(o.MemTableSize, defaultMemTableSize)
+	o.BlockCacheBytes = cmp.Or(o.BlockCacheBytes, defaultBlockCache)
+	o.IndexCacheBytes = cmp.Or(o.IndexCacheBytes, defaultIndexCache)
+	o.MaxSnapshots = cmp.Or(o.MaxSnapshots, defaultMaxSnapshots)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Validate reports every problem in o, not only the first one. [OpenStore] calls
+// it.
+func (o StoreOptions) Validate() error {
+	o = o.withDefaults()
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("kv: options: "+format, args...))
+		}
+	}
+	check(o.Dir != "", "Dir must not be empty")
+	check(o.MemTableSize >= defaultMemTableSize,
+		"MemTableSize is %d, want at least %d", o.MemTableSize, defaultMemTableSize)
+	check(o.BlockCacheBytes > 0, "BlockCacheBytes is %d, want a positive size", o.BlockCacheBytes)
+	check(o.IndexCacheBytes > 0, "IndexCacheBytes is %d, want a positive size", o.IndexCacheBytes)
+	check(o.MaxSnapshots > 0, "MaxSnapshots is %d, want a positive number", o.MaxSnapshots)
+	return errors.Join(errs...)
+}
+
+// A Store keeps the state of all key-value groups of a node in one Badger. Its
+// methods may be called from several goroutines.
+type Store struct {
+	log  *slog.Logger
+	db   *badgerdb.DB
+	gate gate
+
+	committer   *committer
+	generations *generations
+	cleaner     *cleaner
+
+	maxSnapshots  int
+	snapshots     atomic.Int64
+	writeSetBytes int64 // a write set is complete when it has at least so many bytes
+	writeSetCount int64 // or so many records
+
+	mu   sync.Mutex
+	open map[Replica]struct{} // machines that are open
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// OpenStore opens the store in o.Dir, or makes it, and goes on with deleting
+// what an earlier process left to be deleted. A directory that cannot be trusted
+// is an error.
+func OpenStore(o StoreOptions) (*Store, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	db, err := badgerdb.Open(badgerdb.Options{
+		Dir:            o.Dir,
+		MemTableSize:   o.MemTableSize,
+		Profile:        badgerdb.State,
+		BlockCacheSize: o.BlockCacheBytes,
+		IndexCacheSize: o.IndexCacheBytes,
+		Logger:         o.Logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("kv: open: %w", err)
+	}
+	s := &Store{
+		log:          o.Logger,
+		db:           db,
+		maxSnapshots: o.MaxSnapshots,
+		open:         make(map[Replica]struct{}),
+	}
+	if err := s.start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("kv: open: %w", err), db.Close())
+	}
+	return s, nil
+}
+
+// start checks the limits, reads the store's own records and starts the
+// goroutines.
+func (s *Store) start() error {
+	s.writeSetBytes = min(maxWriteSetBytes, s.db.MaxTxnBytes()-maxCommandWrites)
+	s.writeSetCount = s.db.MaxTxnCount() - 2*MaxTxnOps
+	if s.writeSetBytes < minWriteSetBytes || s.writeSetCount < MaxTxnOps {
+		return fmt.Errorf("a transaction holds %d bytes and %d records, too few for a command of"+
+			" %d bytes; use a larger MemTableSize",
+			s.db.MaxTxnBytes(), s.db.MaxTxnCount(), MaxCommandBytes)
+	}
+	var reserved generation
+	var left []generation
+	err := s.db.View(func(txn *badger.Txn) (err error) {
+		reserved, left, err = scanGenerations(txn)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.committer = newCommitter(s.db, s.log)
+	s.generations = &generations{
+		commit:   s.committer.commit,
+		next:     max(reserved, 1), // zero means none
+		reserved: reserved,
+	}
+	s.cleaner = newCleaner(s.db, s.committer, s.log)
+	s.cleaner.add(left...)
+	s.committer.start()
+	s.cleaner.start()
+	return nil
+}
+
+// Factory returns the factory that opens a replica's [Machine] in s. It does not
+// use [group.Env].Dir. Opening reads one record; a replica that never applied
+// anything has none.
+func (s *Store) Factory() group.Factory {
+	return func(env group.Env) (group.StateMachine, error) {
+		return s.Open(Replica{Group: env.Group, Incarnation: env.Incarnation, ID: env.Replica})
+	}
+}
+
+// Open opens the machine of a replica. Each can be open once; [ErrOpen] tells
+// that it is.
+func (s *Store) Open(r Replica) (*Machine, error) {
+	if err := s.gate.enter(); err != nil {
+		return nil, err
+	}
+	defer s.gate.leave()
+	if !s.register(r) {
+		return nil, fmt.Errorf("%w: %v", ErrOpen, r)
+	}
+	var state machineState
+	err := s.db.View(func(txn *badger.Txn) (err error) {
+		state, err = loadMachine(txn, r)
+		if err != nil {
+			return err
+		}
+		return checkGeneration(txn, r, state)
+	})
+	if err != nil {
+		s.unregister(r)
+		return nil, fmt.Errorf("kv: open %v: %w", r, err)
+	}
+	return newMachine(s, r, state), nil
+}
+
+// Replicas returns the replicas of which s holds a state, in the order of their
+// groups.
+func (s *Store) Replicas() ([]Replica, error) {
+	if err := s.gate.enter(); err != nil {
+		return nil, err
+	}
+	defer s.gate.leave()
+	var found []Replica
+	err := s.db.View(func(txn *badger.Txn) error {
+		return eachKey(txn, []byte{machinePrefix}, func(item *badger.Item) error {
+			r, ok := parseMachineKey(item.Key())
+			if !ok {
+				return &DamageError{Key: item.KeyCopy(nil), What: "no replica has such a key"}
+			}
+			found = append(found, r)
+			return nil
+		})
+	})
+	return found, err
+}
+
+// Destroy deletes the state of a replica whose machine is not open, as
+// [Machine.Destroy] does. A replica that has no state is not an error, so a node
+// can call it for every replica that it knows to be gone.
+func (s *Store) Destroy(r Replica) error {
+	m, err := s.Open(r)
+	if err != nil {
+		return err
+	}
+	return m.Destroy()
+}
+
+// register notes that the machine of r is open, and reports false if it is.
+func (s *Store) register(r Replica) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.open[r]; ok {
+		return false
+	}
+	s.open[r] = struct{}{}
+	return true
+}
+
+func (s *Store) unregister(r Replica) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, r)
+}
+
+// Err returns the error after which s refuses to work, or nil.
+func (s *Store) Err() error { return s.committer.failed() }
+
+// Stats are counters of a [Store] since it was opened, and a few present values.
+type Stats struct {
+	Transactions uint64 // synced transactions
+	WriteSets    uint64 // what they merged: parts of Apply calls, of restores and of deletions
+	Bytes        uint64 // of keys and values in them
+
+	Machines  int    // open machines
+	Snapshots int    // open snapshots
+	Dropping  int    // generations that are being deleted
+	Dropped   uint64 // items deleted in the background
+
+	DiskBytes int64 // tables on disk, as of about a minute ago
+}
+
+// Stats returns the present statistics.
+func (s *Store) Stats() Stats {
+	st := s.committer.stats()
+	st.Snapshots = int(s.snapshots.Load())
+	st.Dropping, st.Dropped = s.cleaner.stats()
+	s.mu.Lock()
+	st.Machines = len(s.open)
+	s.mu.Unlock()
+	lsm, vlog := s.db.Size()
+	st.DiskBytes = lsm + vlog
+	return st
+}
+
+// Close waits for the calls that are in flight, stops the background work and
+// closes the database. Snapshots that are being written end with [ErrClosed];
+// every later call returns it. A Restore ends when its reader returns. The machines
+// need not be closed before.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		s.gate.close()
+		s.cleaner.stop()
+		s.committer.stop()
+		if err := s.db.Close(); err != nil {
+			s.closeErr = fmt.Errorf("kv: close: %w", err)
+		}
+	})
+	return s.closeErr
+}
+
+// A gate counts the calls that use the database, so that closing can wait for
+// them. The zero gate is open.
+type gate struct {
+	mu     sync.Mutex
+	inside int
+	closed bool
+	empty  chan struct{} // made by close, closed when nobody is inside
+
+	closing atomic.Bool // the same as closed, without the lock
+}
+
+func (g *gate) enter() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return ErrClosed
+	}
+	g.inside++
+	return nil
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside--
+	if g.closed && g.inside == 0 {
+		close(g.empty)
+	}
+}
+
+// close lets nobody in any more and waits until everybody is out. It is called
+// once.
+func (g *gate) close() {
+	g.closing.Store(true)
+	g.mu.Lock()
+	g.closed = true
+	g.empty = make(chan struct{})
+	if g.inside == 0 {
+		close(g.empty)
+	}
+	g.mu.Unlock()
+	<-g.empty
+}
