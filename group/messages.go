@@ -1,0 +1,63 @@
+package group
+
+import "go.etcd.io/raft/v3/raftpb"
+
+// A departure says when a message may leave, if its step also has a Save.
+type departure uint8
+
+const (
+	// afterSave: the message vouches for what is being saved. Also for whatever
+	// is not in the table.
+	afterSave departure = iota
+
+	// afterTerm: the message vouches for nothing but carries the term; it waits
+	// if term or vote are being saved.
+	afterTerm
+
+	// atOnce: only a leader sends it, or it carries no term. A leader's term is
+	// durable: it was before its request for votes left.
+	atOnce
+)
+
+// departureOf decides for each type of message that raft sends.
+func departureOf(t raftpb.MessageType) departure {
+	switch t {
+	case raftpb.MsgApp:
+		// A leader's entries may reach the followers before its own disk: it
+		// counts itself only when they are durable.
+		return atOnce
+	case raftpb.MsgHeartbeat, raftpb.MsgSnap, raftpb.MsgTimeoutNow, raftpb.MsgReadIndexResp:
+		// They speak of the commit index, of a durable snapshot and of the log's
+		// end; a majority vouches for the first, nobody has to for the others.
+		return atOnce
+	case raftpb.MsgReadIndex:
+		// A question, without a term.
+		return atOnce
+	case raftpb.MsgHeartbeatResp:
+		// "I have not heard of a later term": true as soon as it is said, but the
+		// term should outlive a crash that comes after it is known elsewhere.
+		return afterTerm
+	case raftpb.MsgVote, raftpb.MsgPreVote:
+		// They tell where our log ends. If what is being saved is lost, a vote that
+		// was given to the longer log would be counted for the shorter one.
+		return afterSave
+	case raftpb.MsgAppResp, raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
+		// An acknowledgement of entries, a vote, and a rejection that may rest on
+		// an unsaved vote or entry.
+		return afterSave
+	default:
+		return afterSave
+	}
+}
+
+// route puts msgs into the output, in order, before or after its Save.
+func (o *Output) route(msgs []*raftpb.Message, newTerm bool) {
+	for _, m := range msgs {
+		d := departureOf(m.GetType())
+		if o.Save == nil || d == atOnce || d == afterTerm && !newTerm {
+			o.Messages = append(o.Messages, m)
+		} else {
+			o.After = append(o.After, m)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package group
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/raftyard/raftyard"
+)
+
+// A Want is the membership that a group shall come to. A node in both lists is
+// wanted as a voter.
+type Want struct {
+	Voters   []raftyard.NodeID
+	Learners []raftyard.NodeID
+}
+
+// role returns the role that w wants the node to have.
+func (w Want) role(node raftyard.NodeID) Role {
+	switch {
+	case slices.Contains(w.Voters, node):
+		return Voter
+	case slices.Contains(w.Learners, node):
+		return Learner
+	default:
+		return absent
+	}
+}
+
+// A StepKind says what a [Step] asks of the leader.
+type StepKind uint8
+
+// The kinds of steps.
+const (
+	// StepDone: the group is as wanted.
+	StepDone StepKind = iota
+	// StepWait: nothing can be done before a member has caught up or is back.
+	StepWait
+	// StepChange: propose Next.
+	StepChange
+	// StepLeave: propose Next, which ends a joint configuration.
+	StepLeave
+	// StepTransfer: hand leadership to replica To, whose node goes on with the plan.
+	StepTransfer
+)
+
+// String returns the kind in lower case.
+func (k StepKind) String() string {
+	switch k {
+	case StepDone:
+		return "done"
+	case StepWait:
+		return "wait"
+	case StepChange:
+		return "change"
+	case StepLeave:
+		return "leave"
+	case StepTransfer:
+		return "transfer"
+	default:
+		return fmt.Sprintf("step(%d)", uint8(k))
+	}
+}
+
+// A Step is what a leader must do next to bring its group to the wanted members.
+type Step struct {
+	Kind StepKind
+	Next Descriptor         // for StepChange and StepLeave
+	To   raftyard.ReplicaID // for StepTransfer
+	Why  string
+}
+
+// catchUpLag is how many entries a member may lack to count as caught up. While a
+// leader writes, a healthy follower lacks what is on its way; that is one or a few
+// batches.
+const catchUpLag = 64
+
+// Plan returns the next step from d to want, for the leader self, which knows p of
+// the members. It is a pure function of what is replicated and of p: whoever leads
+// goes on from wherever the last leader stopped.
+//
+//	add learners, drop unwanted ones ─▶ wait until they have caught up ─▶
+//	swap voters, all at once ─▶ leave the joint configuration ─▶ done
+//
+// A leader that is not to stay a voter hands over first, so that the group is
+// never without a leader for an election timeout. A change that would leave the
+// voters without a live majority is not proposed.
+func Plan(
+	d Descriptor, want Want, p map[raftyard.ReplicaID]Progress, self raftyard.ReplicaID,
+) Step {
+	pl := planner{d: d, want: want, progress: p, self: self}
+	if len(want.Voters) == 0 {
+		return pl.wait("no voters are wanted")
+	}
+	if d.IsJoint() {
+		return pl.leave()
+	}
+	if step, ok := pl.changeLearners(); ok {
+		return step
+	}
+	return pl.changeVoters()
+}
+
+type planner struct {
+	d        Descriptor
+	want     Want
+	progress map[raftyard.ReplicaID]Progress
+	self     raftyard.ReplicaID
+}
+
+func (pl planner) wait(format string, args ...any) Step {
+	return Step{Kind: StepWait, Why: fmt.Sprintf(format, args...)}
+}
+
+// active reports whether the member has been heard of lately.
+func (pl planner) active(id raftyard.ReplicaID) bool {
+	return id == pl.self || pl.progress[id].RecentActive
+}
+
+// caughtUp reports whether the member is active and has nearly the whole log.
+func (pl planner) caughtUp(id raftyard.ReplicaID) bool {
+	return pl.active(id) && pl.progress[id].Match+catchUpLag >= pl.progress[pl.self].Match &&
+		(id == pl.self || pl.progress[id].Match > 0)
+}
+
+// leave ends a joint configuration, whoever has begun it.
+func (pl planner) leave() Step {
+	if step, ok := pl.transfer(); ok && step.Kind == StepTransfer {
+		return step
+	}
+	return Step{Kind: StepLeave, Next: pl.d.LeaveJoint(), Why: "leave the joint configuration"}
+}
+
+// transfer finds a successor if the leader is not to stay a voter. It is false if
+// the leader stays, or if there is no member that could follow it yet.
+func (pl planner) transfer() (Step, bool) {
+	leader, ok := pl.d.Member(pl.self)
+	if !ok || pl.want.role(leader.Node) == Voter && leader.Role.newVoter() {
+		return Step{}, false
+	}
+	var best raftyard.ReplicaID
+	found := false
+	for _, m := range pl.d.Voters() {
+		if m.ID == pl.self || pl.want.role(m.Node) != Voter {
+			continue
+		}
+		found = true
+		if pl.caughtUp(m.ID) && (best == 0 || pl.progress[m.ID].Match > pl.progress[best].Match) {
+			best = m.ID
+		}
+	}
+	switch {
+	case best != 0:
+		return Step{
+			Kind: StepTransfer, To: best,
+			Why: fmt.Sprintf("replica %d leads and is not to stay a voter", pl.self),
+		}, true
+	case found:
+		return pl.wait("no voter that stays has caught up to take the leadership"), true
+	default:
+		return Step{}, false
+	}
+}
+
+// changeLearners adds a learner on each node that is wanted and has no member, and
+// removes learners from nodes that are not wanted.
+func (pl planner) changeLearners() (Step, bool) {
+	var c Change
+	for _, node := range slices.Concat(pl.want.Voters, pl.want.Learners) {
+		_, has := pl.d.MemberOn(node)
+		if !has && node != 0 && !slices.Contains(c.AddLearners, node) {
+			c.AddLearners = append(c.AddLearners, node)
+		}
+	}
+	for _, m := range pl.d.Members {
+		if m.Role == Learner && pl.want.role(m.Node) == absent {
+			c.Remove = append(c.Remove, m.ID)
+		}
+	}
+	if len(c.AddLearners) == 0 && len(c.Remove) == 0 {
+		return Step{}, false
+	}
+	return pl.propose(c, "add and remove learners"), true
+}
+
+// changeVoters promotes, demotes and removes all that is left to do, at once.
+func (pl planner) changeVoters() Step {
+	var c Change
+	live, total := 0, 0
+	for _, m := range pl.d.Members {
+		role := pl.want.role(m.Node)
+		switch {
+		case role == Voter && m.Role == Learner:
+			c.Promote = append(c.Promote, m.ID)
+		case role == Learner && m.Role == Voter:
+			c.Demote = append(c.Demote, m.ID)
+		case role == absent:
+			c.Remove = append(c.Remove, m.ID)
+		}
+		if role == Voter {
+			total++
+			if pl.active(m.ID) {
+				live++
+			}
+		}
+	}
+	if len(c.Promote)+len(c.Demote)+len(c.Remove) == 0 {
+		return Step{Kind: StepDone}
+	}
+	for _, id := range c.Promote {
+		if !pl.caughtUp(id) {
+			return pl.wait("learner %d has not caught up", id)
+		}
+	}
+	if live <= total/2 {
+		return pl.wait("only %d of the %d wanted voters are alive", live, total)
+	}
+	if step, ok := pl.transfer(); ok {
+		return step
+	}
+	return pl.propose(c, "swap voters")
+}
+
+func (pl planner) propose(c Change, why string) Step {
+	next, err := pl.d.Apply(c)
+	if err != nil {
+		return pl.wait("cannot %s: %v", why, err)
+	}
+	return Step{Kind: StepChange, Next: next, Why: why}
+}

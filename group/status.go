@@ -1,0 +1,101 @@
+package group
+
+import (
+	"go.etcd.io/raft/v3/tracker"
+
+	"github.com/raftyard/raftyard"
+)
+
+type progress = tracker.Progress
+
+// Status is a replica at one moment, as of its last step.
+type Status struct {
+	Group   raftyard.GroupID
+	Replica raftyard.ReplicaID
+	State   State
+
+	Role   RaftRole
+	Term   uint64
+	Vote   raftyard.ReplicaID
+	Leader raftyard.ReplicaID // zero: unknown
+	// Transferee is the replica to which leadership is being handed, or zero.
+	Transferee raftyard.ReplicaID
+
+	// First and Last bound the log. Applied is the last index that was handed out;
+	// the state machine may be behind it.
+	First   uint64
+	Last    uint64
+	Commit  uint64
+	Applied uint64
+
+	Queued      int   // proposals that are not in the log yet
+	QueuedBytes int64 // of those
+	Inflight    int   // proposals in the log that are not decided
+	Reads       int   // reads that wait for their index
+
+	Uninitialised bool
+	Removed       bool
+
+	// Progress is what a leader knows of each member, itself included. Nil on
+	// other replicas.
+	Progress map[raftyard.ReplicaID]Progress
+}
+
+// Progress is what a leader knows of one member.
+type Progress struct {
+	// Match is the last index that the member has acknowledged, Next the one that
+	// it is sent next.
+	Match uint64
+	Next  uint64
+	// State is probe, replicate or snapshot.
+	State string
+	// RecentActive: it has answered within the last election timeout or two.
+	RecentActive bool
+	Paused       bool
+	Inflight     int // messages
+	Learner      bool
+	// PendingSnapshot is the index of a snapshot on its way, or zero.
+	PendingSnapshot uint64
+}
+
+// Status returns the replica's status. It allocates: it is for people and for
+// decisions that are made now and then.
+func (r *Replica) Status() Status {
+	v := &r.view
+	s := Status{
+		Group: r.cfg.Group, Replica: r.cfg.Replica, State: r.state,
+		Role: v.role, Term: v.hard.term, Vote: raftyard.ReplicaID(v.hard.vote), Leader: v.leader,
+		First: v.first, Last: v.last, Commit: v.hard.commit, Applied: v.applied,
+		Queued: len(r.proposals.queue), QueuedBytes: r.proposals.bytes,
+		Reads:         len(r.reads.waiting) + len(r.reads.round),
+		Uninitialised: r.state.IsZero(), Removed: r.removed,
+	}
+	for _, b := range r.proposals.inflight {
+		s.Inflight += len(b.tokens)
+	}
+	if r.closed || v.role != Leader {
+		return s
+	}
+	rs := r.rn.Status()
+	s.Transferee = raftyard.ReplicaID(rs.LeadTransferee)
+	s.Progress = make(map[raftyard.ReplicaID]Progress, len(rs.Progress))
+	for id, p := range rs.Progress {
+		s.Progress[raftyard.ReplicaID(id)] = Progress{
+			Match: p.Match, Next: p.Next, State: stateName(p.State),
+			RecentActive: p.RecentActive, Paused: p.IsPaused(), Inflight: p.Inflights.Count(),
+			Learner: p.IsLearner, PendingSnapshot: p.PendingSnapshot,
+		}
+	}
+	return s
+}
+
+func stateName(s tracker.StateType) string {
+	switch s {
+	case tracker.StateReplicate:
+		return "replicate"
+	case tracker.StateSnapshot:
+		return "snapshot"
+	default:
+		return "probe"
+	}
+}
