@@ -1,0 +1,89 @@
+# Run `make` for the list of targets.
+
+GO       ?= go
+PKG      ?= ./...
+RUN      ?= .
+FUZZTIME ?= 30s
+COUNT    ?= 10
+VULN     ?= golang.org/x/vuln/cmd/govulncheck@v1.1.4
+
+# The linter is pinned in tools/go.mod, built once into bin/ and reused.
+LINT := bin/golangci-lint
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: check
+check: tidy-check lint race ## Everything a change must pass before review.
+
+.PHONY: build
+build: ## Build the commands into bin/.
+	$(GO) build -trimpath -o bin/ ./cmd/...
+
+.PHONY: test
+test: ## All tests but the long ones: make test PKG=./group RUN=TestX
+	$(GO) test -short -run '$(RUN)' $(PKG)
+
+.PHONY: race
+race: ## All tests, with the race detector and internal invariants on.
+	$(GO) test -race -shuffle=on -tags invariants -run '$(RUN)' $(PKG)
+
+.PHONY: stress
+stress: ## Repeat RUN in PKG, to shake out flakes: make stress PKG=./node RUN=TestX
+	$(GO) test -race -count=$(COUNT) -failfast -run '$(RUN)' $(PKG)
+
+# Only packages whose tests use datadriven know the flag -rewrite.
+.PHONY: golden
+golden: ## Rewrite golden files. Read the diff before you commit it.
+	@pkgs=$$($(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' $(PKG) \
+	  | awk '/cockroachdb\/datadriven/ {print $$1}'); \
+	if [ -z "$$pkgs" ]; then echo "no golden files in $(PKG)"; exit 0; fi; \
+	echo $(GO) test -run '$(RUN)' $$pkgs -rewrite; \
+	$(GO) test -run '$(RUN)' $$pkgs -rewrite
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target in PKG for FUZZTIME.
+	@for pkg in $$($(GO) list $(PKG)); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+	    echo "$$pkg $$f"; \
+	    $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	  done; \
+	done
+
+.PHONY: bench
+bench: ## Benchmarks, in the form that benchstat reads.
+	$(GO) test -run '^$$' -bench '$(RUN)' -benchmem -count=$(COUNT) $(PKG)
+
+.PHONY: cover
+cover: ## Coverage report in cover.html.
+	$(GO) test -short -coverpkg=./... -coverprofile=cover.out $(PKG)
+	$(GO) tool cover -html=cover.out -o cover.html
+
+.PHONY: lint
+lint: $(LINT) ## Formatting and linters.
+	$(LINT) fmt --diff
+	$(LINT) run
+
+.PHONY: fmt
+fmt: $(LINT) ## Format the code.
+	$(LINT) fmt
+
+# go build leaves a binary alone that is up to date, so its time may be old.
+$(LINT): tools/go.mod tools/go.sum
+	$(GO) build -modfile=tools/go.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+.PHONY: vuln
+vuln: ## Known vulnerabilities in what we call (needs the network).
+	$(GO) run $(VULN) ./...
+
+.PHONY: tidy-check
+tidy-check: ## Check that the modules are what go.sum says.
+	$(GO) mod verify
+
+.PHONY: clean
+clean: ## Delete what the other targets have built.
+	rm -rf bin cover.out cover.html
