@@ -21,6 +21,9 @@ var (
 	// ErrGroupNotFound: the registry has no such group.
 	ErrGroupNotFound = errors.New("group not found")
 
+	// ErrNodeNotFound: the registry has no such node.
+	ErrNodeNotFound = errors.New("node not found")
+
 	// ErrNoReplica: this node has no replica of the group, or none with state.
 	ErrNoReplica = errors.New("no replica of the group on this node")
 

@@ -117,6 +117,9 @@ type RaftStatus struct {
 	ApplyQueue     int            `json:"apply_queue"`
 	Transferee     uint64         `json:"transferee,omitempty"`
 	DurableApplied uint64         `json:"durable_applied"`
+	NextReplica    uint64         `json:"next_replica"`
+	// Steering is what the leader waits for on its way to the wanted members.
+	Steering string `json:"steering,omitempty"`
 }
 
 // GroupRef names a group with its incarnation.

@@ -1,0 +1,151 @@
+package node
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/raftyard/raftyard/group"
+)
+
+const (
+	// maxApplyBacklog bounds the bytes of committed commands that wait for one
+	// state machine. A replica with more makes no further steps until the state
+	// machine has caught up; well before that it refuses proposals.
+	maxApplyBacklog = 64 << 20
+	// maxApplyBatch bounds what one call of Apply gets.
+	maxApplyBatch = 4 << 20
+	// maxTurn is how many tasks of one replica an applier does before others
+	// have their turn.
+	maxTurn = 16
+)
+
+// Appliers run the state machines beside the workers: in order within a group,
+// side by side for different groups. It is a fixed pool; a state machine that is
+// slow holds one of its goroutines, never a worker.
+type appliers struct {
+	mu     sync.Mutex
+	ready  sync.Cond
+	queue  []*replica // those with tasks that no applier works on
+	closed bool
+	wg     sync.WaitGroup
+
+	stop func(r *replica, reason error) // called when a state machine fails
+}
+
+func newAppliers(stop func(*replica, error)) *appliers {
+	a := &appliers{stop: stop}
+	a.ready.L = &a.mu
+	return a
+}
+
+func (a *appliers) start(n int) {
+	for range n {
+		a.wg.Go(a.run)
+	}
+}
+
+// close waits until the tasks under way are done. Tasks that wait are dropped:
+// what they would have done is in the log.
+func (a *appliers) close() {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.ready.Broadcast()
+	a.wg.Wait()
+}
+
+// A task is something to do with a state machine, when its turn comes.
+type task struct {
+	apply *group.Apply       // commands to apply, or else
+	run   func(*machine)     // anything else
+	drop  func(reason error) // run will not be called; may be nil
+}
+
+// apply queues committed commands. It never blocks: see maxApplyBacklog.
+func (a *appliers) apply(r *replica, ap *group.Apply) {
+	r.machine.addBacklog(ap.Bytes)
+	a.add(r, task{apply: ap})
+}
+
+// add queues a task for r's state machine.
+func (a *appliers) add(r *replica, t task) {
+	if !r.machine.push(t) {
+		return
+	}
+	a.mu.Lock()
+	a.queue = append(a.queue, r)
+	a.mu.Unlock()
+	a.ready.Signal()
+}
+
+func (a *appliers) run() {
+	for {
+		a.mu.Lock()
+		for len(a.queue) == 0 && !a.closed {
+			a.ready.Wait()
+		}
+		if a.closed {
+			a.mu.Unlock()
+			return
+		}
+		r := a.queue[0]
+		a.queue[0] = nil
+		a.queue = a.queue[1:]
+		a.mu.Unlock()
+		a.turn(r)
+	}
+}
+
+// turn does some tasks of r, and puts it at the end of the queue if there are more.
+func (a *appliers) turn(r *replica) {
+	for range maxTurn {
+		ts := r.machine.pop()
+		if len(ts) == 0 {
+			return
+		}
+		a.do(r, ts)
+	}
+	if r.machine.yield() {
+		a.mu.Lock()
+		a.queue = append(a.queue, r)
+		a.mu.Unlock()
+		a.ready.Signal()
+	}
+}
+
+// do runs tasks: several applies in a row, or one other. A state machine that
+// fails or panics stops its replica; nothing more is applied to it.
+func (a *appliers) do(r *replica, ts []task) {
+	if ts[0].run != nil {
+		a.runTask(r, ts[0])
+		return
+	}
+	bytes := 0
+	for _, t := range ts {
+		bytes += t.apply.Bytes
+	}
+	defer r.machine.addBacklog(-bytes)
+	if !r.serving() {
+		return
+	}
+	if err := r.machine.apply(ts); err != nil {
+		a.stop(r, fmt.Errorf("%w: %w", ErrFaulty, err))
+		return
+	}
+	r.applied.Store(ts[len(ts)-1].apply.Last)
+	r.worker.box.applied(r)
+}
+
+func (a *appliers) runTask(r *replica, t task) {
+	defer func() {
+		if p := recover(); p != nil {
+			reason := fmt.Errorf("%w: panic in the state machine: %v\n%s", ErrFaulty, p, debug.Stack())
+			a.stop(r, reason)
+			if t.drop != nil {
+				t.drop(reason)
+			}
+		}
+	}()
+	t.run(r.machine)
+}

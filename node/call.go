@@ -1,0 +1,92 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/raftyard/raftyard/group"
+)
+
+// A call is one request to a replica that somebody waits for: a proposal, a
+// read, a membership change. It is the token that a [group.Replica] hands back,
+// and it is finished at most once; whoever finishes it never blocks.
+type call struct {
+	r    *replica
+	done chan answer // holds one answer
+}
+
+// An answer ends a call.
+type answer struct {
+	result group.Result
+	err    error
+}
+
+func newCall(r *replica) *call { return &call{r: r, done: make(chan answer, 1)} }
+
+// finish ends the call. A second answer is dropped: it can only come after the
+// caller was told that the outcome is unknown.
+func (c *call) finish(res group.Result, err error) {
+	select {
+	case c.done <- answer{result: res, err: err}:
+	default:
+	}
+}
+
+// wait returns the call's answer. When ctx ends first it asks the worker what
+// the outcome is by then; when the replica or the node is gone the outcome is
+// unknown.
+func (c *call) wait(ctx context.Context) (group.Result, error) {
+	select {
+	case a := <-c.done:
+		return a.result, a.err
+	case <-ctx.Done():
+	case <-c.r.gone:
+		return c.lost(c.r.goneReason())
+	}
+	cause := context.Cause(ctx)
+	c.r.worker.box.control(func() { c.r.worker.cancel(c, cause) })
+	select {
+	case a := <-c.done:
+		return a.result, a.err
+	case <-c.r.gone:
+		return c.lost(c.r.goneReason())
+	}
+}
+
+// lost prefers an answer that came just before the replica went.
+func (c *call) lost(reason error) (group.Result, error) {
+	select {
+	case a := <-c.done:
+		return a.result, a.err
+	default:
+		return group.Result{}, fmt.Errorf("%w: %w", ErrUnknownOutcome, reason)
+	}
+}
+
+// outcomeError translates what a group says into this package's errors.
+func outcomeError(r *replica, err error) error {
+	if err == nil {
+		return nil
+	}
+	if nl, ok := errors.AsType[*group.NotLeaderError](err); ok {
+		return &NotLeaderError{Group: r.group, Leader: r.nodeOf(nl.Leader)}
+	}
+	for _, m := range outcomeErrors {
+		if errors.Is(err, m.group) {
+			return fmt.Errorf("%w: %w", m.node, err)
+		}
+	}
+	if group.NotApplied(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+}
+
+// outcomeErrors maps the errors of package group that have a counterpart here.
+var outcomeErrors = []struct{ group, node error }{
+	{group.ErrTooLarge, ErrTooLarge},
+	{group.ErrOverloaded, ErrOverloaded},
+	{group.ErrChangeInProgress, ErrChangeInProgress},
+	{group.ErrEpochMismatch, ErrEpochMismatch},
+}

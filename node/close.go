@@ -1,0 +1,201 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/storage"
+)
+
+// handoverTicks bounds, in election timeouts, how long Close waits for other
+// nodes to take leaderships over.
+const handoverTimeouts = 2
+
+// Close stops the node: it hands over the leaderships that it holds, for as long
+// as ctx and two election timeouts allow, and then stops in bounded time, with
+// or without a quorum. It does not change any group's members. Requests under
+// way end with an error. Close may be called more than once.
+func (n *Node) Close(ctx context.Context) error {
+	n.closeOnce.Do(func() {
+		close(n.closing)
+		if n.Err() == nil {
+			n.handOver(ctx)
+		}
+		n.closeErr = n.stop()
+	})
+	return n.closeErr
+}
+
+// handOver asks the best follower of every group led here to take over, and
+// waits until none is led here, or time is up.
+func (n *Node) handOver(ctx context.Context) {
+	limit := time.Duration(handoverTimeouts*n.cfg.ElectionTicks) * n.cfg.TickInterval
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	poll := time.NewTicker(n.cfg.TickInterval / 2)
+	defer poll.Stop()
+	for {
+		led := 0
+		for _, r := range n.allReplicas() {
+			if v := r.view.Load(); r.serving() && v.initialized() && v.Leader == r.id &&
+				len(v.State.Descriptor.Voters()) > 1 {
+				led++
+				r.worker.box.control(func() {
+					r.worker.guard(r, "hand over", func() { r.worker.handOver(r) })
+				})
+			}
+		}
+		if led == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			n.logger.Warn("leaderships not handed over in time", countAttr(led))
+			return
+		case <-poll.C:
+		}
+	}
+}
+
+// handOver transfers the leadership to the member that has most of the log and
+// has been heard of lately.
+func (w *worker) handOver(r *replica) {
+	st := r.raft.Status()
+	if st.Role != group.Leader || st.Transferee != 0 {
+		return
+	}
+	var best raftyard.ReplicaID
+	var match uint64
+	for _, m := range r.meta.State.Descriptor.Voters() {
+		p := st.Progress[m.ID]
+		if m.ID != r.id && p.RecentActive && p.Match > match {
+			best, match = m.ID, p.Match
+		}
+	}
+	if best == 0 {
+		return
+	}
+	if err := r.raft.TransferLeader(best); err == nil {
+		w.touch(r)
+	}
+}
+
+// stop ends every part, in the order in which they depend on each other. It is
+// also how a start that failed halfway cleans up.
+func (n *Node) stop() error {
+	var errs []error
+	n.cancel()
+	if n.lifecycle != nil {
+		n.lifecycle.close()
+	}
+	if n.sender != nil {
+		n.sender.close()
+	}
+	if n.transport != nil {
+		errs = append(errs, n.transport.Close())
+	}
+	for _, r := range n.allReplicas() {
+		r.stopServing(ErrClosed)
+	}
+	for _, w := range n.workers {
+		w.box.close()
+		<-w.done
+	}
+	if n.appliers != nil {
+		n.appliers.close()
+	}
+	if n.committer != nil {
+		n.committer.close()
+	}
+	close(n.stopped)
+	if n.files != nil {
+		n.files.close()
+	}
+	n.wg.Wait()
+	for _, r := range n.allReplicas() {
+		if err := r.machine.close(false); err != nil {
+			errs = append(errs, fmt.Errorf("group %d: %w", r.group, err))
+		}
+	}
+	if n.store != nil {
+		errs = append(errs, n.store.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("node: close: %w", err)
+	}
+	return nil
+}
+
+// halt waits until the worker has let go of a replica that serves nobody any
+// more: from then on it writes and sends nothing.
+func (w *worker) halt(r *replica) {
+	done := make(chan struct{})
+	if !w.box.control(func() { w.remove(r); close(done) }) {
+		return
+	}
+	select {
+	case <-done:
+	case <-w.done:
+	}
+}
+
+// forget drops a replica whose tombstone is durable, and deletes what it stored.
+func (n *Node) forget(r *replica) {
+	n.mu.Lock()
+	if n.replicas[r.group] == r {
+		delete(n.replicas, r.group)
+	}
+	n.mu.Unlock()
+	n.noteChange()
+	n.appliers.add(r, task{
+		run:  func(m *machine) { n.purgeMachine(r.group, m) },
+		drop: func(error) {},
+	})
+}
+
+// purging reports whether what a destroyed replica of the group stored is still
+// being deleted.
+func (n *Node) purging(g raftyard.GroupID) bool {
+	st, ok := n.store.Replica(g)
+	return ok && st.Tombstone != nil && !st.Tombstone.Purged
+}
+
+// purgeMachine deletes all that a replica stored outside the log store. It can
+// be interrupted at any point; the next start begins again.
+func (n *Node) purgeMachine(g raftyard.GroupID, m *machine) {
+	err := m.close(true)
+	if err == nil {
+		err = os.RemoveAll(m.env.Dir)
+	}
+	if err != nil {
+		n.logger.Error("state of a removed replica stays behind until the next start",
+			groupAttr(g), errAttr(err))
+		return
+	}
+	n.committer.submit(write{kind: writePurged, group: g, done: func(error) { n.lifecycle.poke() }})
+}
+
+// purge goes on, at the start, with deleting what a destroyed replica stored.
+func (n *Node) purge(st storage.Replica) {
+	r := n.newReplica(st)
+	r.stopServing(fmt.Errorf("%w: it is removed", ErrNoReplica))
+	d, err := group.DecodeDescriptor(st.Tombstone.Data)
+	n.appliers.add(r, task{
+		run: func(m *machine) {
+			if err == nil && d.Kind != "" {
+				if err := m.open(d.Kind); err != nil {
+					n.logger.Error("state of a removed replica stays behind",
+						groupAttr(st.Group), errAttr(err))
+					return
+				}
+			}
+			n.purgeMachine(st.Group, m)
+		},
+		drop: func(error) {},
+	})
+}

@@ -1,0 +1,160 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// nodeReport is what a node tells of itself.
+type nodeReport struct {
+	Replicas  int    `json:"replicas"`
+	Leaders   int    `json:"leaders"`
+	DiskFree  int64  `json:"disk_free"`
+	DiskLevel string `json:"disk_level"`
+	Version   string `json:"version"`
+	Boot      uint64 `json:"boot"`
+}
+
+func (n *Node) report() nodeReport {
+	rep := nodeReport{Version: n.cfg.Version, Boot: n.store.Identity().Boot, DiskLevel: "ok"}
+	rep.Replicas, rep.Leaders = n.countReplicas()
+	rep.DiskFree = diskFree(n.cfg.Dir)
+	return rep
+}
+
+// countReplicas counts this node's replicas, without the system group's.
+func (n *Node) countReplicas() (replicas, leaders int) {
+	for _, r := range n.allReplicas() {
+		if r.group == raftyard.SystemGroup {
+			continue
+		}
+		replicas++
+		if v := r.view.Load(); r.serving() && v.initialized() && v.Leader == r.id {
+			leaders++
+		}
+	}
+	return replicas, leaders
+}
+
+// Nodes lists the nodes of the cluster, in the order of their ids. It asks each
+// that it is connected to; the others are shown as not live.
+func (n *Node) Nodes(ctx context.Context) []NodeStatus {
+	peers := make(map[raftyard.NodeID]transport.PeerStatus)
+	for _, p := range n.transport.Peers() {
+		peers[p.Node] = p
+	}
+	recs := n.registry.Nodes()
+	out := make([]NodeStatus, len(recs))
+	var wg sync.WaitGroup
+	for i, rec := range recs {
+		st := &out[i]
+		*st = NodeStatus{ID: rec.ID, Peer: rec.Peer, HTTP: rec.HTTP, Labels: rec.Labels}
+		if rec.ID == n.cfg.ID {
+			st.Self, st.Live = true, true
+			st.fill(n.report())
+			continue
+		}
+		p := peers[rec.ID]
+		st.Live, st.RTTMicros = p.Up, p.RTT.Microseconds()
+		if p.LastError != nil && !p.Up {
+			st.LastError = p.LastError.Error()
+		}
+		if !st.Live {
+			continue
+		}
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, askPatience)
+			defer cancel()
+			var rep nodeReport
+			if err := n.askJSON(ctx, rec.ID, askNode, nil, &rep); err != nil {
+				st.LastError = err.Error()
+				return
+			}
+			st.fill(rep)
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+func (st *NodeStatus) fill(rep nodeReport) {
+	st.Replicas, st.Leaders = rep.Replicas, rep.Leaders
+	st.DiskFree, st.DiskLevel = rep.DiskFree, rep.DiskLevel
+	st.Version, st.Boot = rep.Version, rep.Boot
+}
+
+// NodeStatus returns one node of the cluster.
+func (n *Node) NodeStatus(ctx context.Context, id raftyard.NodeID) (NodeStatus, error) {
+	for _, st := range n.Nodes(ctx) {
+		if st.ID == id {
+			return st, nil
+		}
+	}
+	return NodeStatus{}, fmt.Errorf("%w: node %d", ErrNodeNotFound, id)
+}
+
+// maxListedProblems bounds the groups that a status names.
+const maxListedProblems = 100
+
+// Status returns this node and what it knows of the cluster.
+func (n *Node) Status(ctx context.Context) Status {
+	ready, checks := n.Ready()
+	id := n.store.Identity()
+	st := Status{
+		Cluster: n.cfg.Cluster, ClusterID: n.cluster.String(), Node: n.cfg.ID,
+		Store: id.Store.String(), Boot: id.Boot, Version: n.cfg.Version, Started: n.started,
+		Ready: ready, Checks: checks, Nodes: n.Nodes(ctx), Problems: []GroupSummary{},
+	}
+	st.Groups.Total = n.registry.Counts().Groups
+	st.Groups.Replicas, st.Groups.Leaders = n.countReplicas()
+	var after raftyard.GroupID
+	for {
+		list, next, err := n.Groups(ctx, GroupFilter{After: after, Problem: "any"})
+		if err != nil {
+			break // out of time: what was found so far is shown
+		}
+		st.Groups.WithProblem += len(list)
+		room := maxListedProblems - len(st.Problems)
+		st.Problems = append(st.Problems, list[:min(room, len(list))]...)
+		if next == 0 {
+			break
+		}
+		after = next
+	}
+	return st
+}
+
+// Ready reports whether the node has come up: its replicas are open, it has
+// read the registry, and is not closing. Later troubles of single groups do not
+// make it unready; [Node.Groups] shows those.
+func (n *Node) Ready() (bool, []Check) {
+	checks := []Check{
+		{Name: "store", OK: n.Err() == nil},
+		{Name: "replicas", OK: n.allOpen()},
+		{Name: "registry", OK: n.ready.Load()},
+		{Name: "serving", OK: !n.isClosing()},
+	}
+	if err := n.Err(); err != nil {
+		checks[0].Detail = err.Error()
+	}
+	if !checks[2].OK {
+		checks[2].Detail = "the system group has not answered yet; it needs a majority of its voters"
+	}
+	ready := !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK })
+	return ready, checks
+}
+
+func (n *Node) allOpen() bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.tallied
+}
+
+// Live returns an error when the process cannot work any more and should be
+// restarted. It asks neither raft nor the disk.
+func (n *Node) Live() error { return n.Err() }

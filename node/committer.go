@@ -1,0 +1,148 @@
+package node
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/storage"
+)
+
+// A write is something that one replica wants to be durable.
+type write struct {
+	kind      writeKind
+	group     raftyard.GroupID
+	replica   storage.Replica // writeCreate
+	update    storage.Update  // writeCreate, writeUpdate
+	tombstone storage.Tombstone
+
+	// saved is the replica that goes on when the write is durable; done, which
+	// must not block, is called otherwise. After a failure saved replicas never
+	// go on: nothing may vouch for what is not durable.
+	saved *replica
+	done  func(error)
+}
+
+type writeKind uint8
+
+const (
+	writeUpdate writeKind = iota
+	writeCreate
+	writeDestroy
+	writePurged
+)
+
+// A committer makes the writes of all workers durable. While one batch is being
+// synced the next gathers, so one sync carries what all groups have by then.
+type committer struct {
+	store *storage.Store
+	fail  func(error) // called once, when the store can write no more
+
+	mu      sync.Mutex
+	ready   sync.Cond
+	pending []write
+	closed  bool
+	done    chan struct{}
+}
+
+func newCommitter(store *storage.Store, fail func(error)) *committer {
+	c := &committer{store: store, fail: fail, done: make(chan struct{})}
+	c.ready.L = &c.mu
+	return c
+}
+
+// submit hands writes over, in order. It never blocks; what waits is bounded by
+// the number of replicas, as each has one append under way at most.
+func (c *committer) submit(ws ...write) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		for _, w := range ws {
+			w.finish(ErrClosed)
+		}
+		return
+	}
+	c.pending = append(c.pending, ws...)
+	c.mu.Unlock()
+	c.ready.Signal()
+}
+
+// run commits until close, then what is left.
+func (c *committer) run() {
+	defer close(c.done)
+	var spare []write
+	for {
+		c.mu.Lock()
+		for len(c.pending) == 0 && !c.closed {
+			c.ready.Wait()
+		}
+		ws := c.pending
+		c.pending = spare[:0]
+		c.mu.Unlock()
+		if len(ws) == 0 {
+			return
+		}
+		c.commit(ws)
+		clear(ws)
+		spare = ws
+	}
+}
+
+// close waits for the last commit.
+func (c *committer) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.ready.Signal()
+	<-c.done
+}
+
+// commit makes ws durable in as few batches as the store's limits allow.
+func (c *committer) commit(ws []write) {
+	limits := c.store.Limits()
+	for len(ws) > 0 {
+		batch := c.store.NewBatch()
+		n := 0
+		for n < len(ws) {
+			ws[n].addTo(batch)
+			n++
+			if batch.Len() >= limits.MaxUpdates/2 || batch.Bytes() >= limits.MaxBatchBytes/2 {
+				break
+			}
+		}
+		c.deliver(ws[:n], batch.Commit())
+		ws = ws[n:]
+	}
+}
+
+func (c *committer) deliver(ws []write, err error) {
+	if err != nil {
+		err = fmt.Errorf("log store: %w", err)
+		c.fail(err)
+	}
+	for i := range ws {
+		ws[i].finish(err)
+	}
+}
+
+func (w *write) finish(err error) {
+	switch {
+	case w.done != nil:
+		w.done(err)
+	case err == nil && w.saved != nil:
+		w.saved.worker.box.saved(w.saved)
+	}
+}
+
+func (w *write) addTo(b *storage.Batch) {
+	switch w.kind {
+	case writeUpdate:
+		b.Update(w.group, w.update)
+	case writeCreate:
+		b.Create(w.replica, w.update)
+	case writeDestroy:
+		b.Destroy(w.group, w.tombstone)
+	case writePurged:
+		b.MarkPurged(w.group)
+	}
+}

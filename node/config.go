@@ -1,0 +1,238 @@
+package node
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/transport"
+)
+
+const (
+	minTickInterval  = time.Millisecond
+	maxSystemVoters  = 5
+	defaultSnapshots = 10_000
+	defaultMaxEntry  = 1 << 20 // as group.Limits has it
+)
+
+// A Peer is a node of the cluster and how to reach it.
+type Peer struct {
+	ID raftyard.NodeID
+	// Addr is the host:port on which the node listens for other nodes.
+	Addr string
+	// HTTP is the host:port of the node's HTTP API, told to users; it may be empty.
+	HTTP string
+	// Labels are told to users; nothing is decided by them.
+	Labels map[string]string
+}
+
+// Config holds the settings of a [Node]. The zero value of every field but ID,
+// Dir, Cluster and Peers means "use the default".
+type Config struct {
+	// ID names this node. It must not be zero and must never be reused, not even
+	// after the node is removed.
+	ID raftyard.NodeID
+
+	// Dir is the data directory. It belongs to this node alone, for ever.
+	Dir string
+
+	// Cluster is the name of the cluster. Nodes of other clusters are refused.
+	Cluster string
+
+	// Peers is the first address book: every node that the cluster is founded
+	// with, this one too, the same on each. Addresses may differ from node to
+	// node and may change; the set of ids must not.
+	Peers []Peer
+
+	// Listen is the host:port to listen on for other nodes. Default: this
+	// node's Addr in Peers.
+	Listen string
+
+	// Listener is used instead of Listen when it is not nil. The node closes it.
+	Listener net.Listener
+
+	// Network connects the node to its peers instead of TCP when it is not nil:
+	// a [transport.Memory] in tests.
+	Network Network
+
+	// Kinds maps the name of each kind of group to its state machine.
+	Kinds map[string]group.Factory
+
+	// Groups are created when they are missing. One that is missing here is
+	// never deleted.
+	Groups []Spec
+
+	// TickInterval is the length of one raft tick. Default: 100ms.
+	TickInterval time.Duration
+
+	// ElectionTicks is after how many ticks without a leader a follower stands
+	// for election; the actual number is random between it and its double.
+	// Default: 10.
+	ElectionTicks int
+
+	// HeartbeatTicks is how many ticks pass between a leader's heartbeats.
+	// Default: 2. It must be less than ElectionTicks.
+	HeartbeatTicks int
+
+	// DefaultTimeout ends a request whose context has no deadline. Default: 10s.
+	DefaultTimeout time.Duration
+
+	// Workers is the number of goroutines that run replicas. Default: GOMAXPROCS.
+	Workers int
+
+	// Appliers is the number of goroutines that run state machines, which is how
+	// many Apply calls are in flight at once. Default: 32.
+	Appliers int
+
+	// SnapshotSends bounds the snapshots that are sent at the same time, and
+	// SnapshotReceives those that are received. Default: 4 each.
+	SnapshotSends    int
+	SnapshotReceives int
+
+	// CacheBytes bounds the log entries of all groups that are kept in memory.
+	// Default: 64 MiB.
+	CacheBytes int64
+
+	// MemTableSize sizes the write buffers of the log store. Default: the store's.
+	MemTableSize int64
+
+	// Limits bounds messages, batches and queues of each group. The zero value
+	// of every field means its default.
+	Limits group.Limits
+
+	// Logger receives what an operator should know. Default: discard.
+	Logger *slog.Logger
+
+	// Version is the program's version, told to users.
+	Version string
+}
+
+// A Network makes a node's transport. [transport.Memory] is one.
+type Network interface {
+	Endpoint(cfg transport.Config) (*transport.MemoryEndpoint, error)
+}
+
+func (c Config) withDefaults() Config {
+	c.TickInterval = cmp.Or(c.TickInterval, 100*time.Millisecond)
+	c.ElectionTicks = cmp.Or(c.ElectionTicks, 10)
+	c.HeartbeatTicks = cmp.Or(c.HeartbeatTicks, 2)
+	c.DefaultTimeout = cmp.Or(c.DefaultTimeout, 10*time.Second)
+	c.Workers = cmp.Or(c.Workers, runtime.GOMAXPROCS(0))
+	c.Appliers = cmp.Or(c.Appliers, 32)
+	c.SnapshotSends = cmp.Or(c.SnapshotSends, 4)
+	c.SnapshotReceives = cmp.Or(c.SnapshotReceives, 4)
+	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if self, ok := c.peer(c.ID); ok && c.Listen == "" {
+		c.Listen = self.Addr
+	}
+	return c
+}
+
+func (c Config) peer(id raftyard.NodeID) (Peer, bool) {
+	for _, p := range c.Peers {
+		if p.ID == id {
+			return p, true
+		}
+	}
+	return Peer{}, false
+}
+
+// Validate reports every problem in c, not only the first one. [Open] calls it.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("node: config: "+format, args...))
+		}
+	}
+	check(c.ID != 0, "ID must not be zero")
+	check(c.Dir != "", "Dir must name the data directory")
+	check(c.Cluster != "", "Cluster must not be empty")
+	check(c.TickInterval >= minTickInterval,
+		"TickInterval is %v, want at least %v", c.TickInterval, minTickInterval)
+	check(c.HeartbeatTicks > 0, "HeartbeatTicks is %d, want at least 1", c.HeartbeatTicks)
+	check(c.ElectionTicks > c.HeartbeatTicks,
+		"ElectionTicks is %d, want more than HeartbeatTicks, %d", c.ElectionTicks, c.HeartbeatTicks)
+	check(c.DefaultTimeout > 0, "DefaultTimeout is %v, want more than 0", c.DefaultTimeout)
+	check(c.Workers > 0, "Workers is %d, want at least 1", c.Workers)
+	check(c.Appliers > 0, "Appliers is %d, want at least 1", c.Appliers)
+	check(c.SnapshotSends > 0, "SnapshotSends is %d, want at least 1", c.SnapshotSends)
+	check(c.SnapshotReceives > 0, "SnapshotReceives is %d, want at least 1", c.SnapshotReceives)
+	check(c.Kinds[systemKind] == nil, "Kinds must not hold %q, the registry's kind", systemKind)
+	errs = append(errs, c.validatePeers()...)
+	errs = append(errs, c.validateGroups()...)
+	return errors.Join(errs...)
+}
+
+func (c Config) validatePeers() []error {
+	var errs []error
+	seen := make(map[raftyard.NodeID]bool, len(c.Peers))
+	for i, p := range c.Peers {
+		switch {
+		case p.ID == 0:
+			errs = append(errs, fmt.Errorf("node: config: Peers[%d].ID must not be zero", i))
+		case seen[p.ID]:
+			errs = append(errs, fmt.Errorf("node: config: Peers[%d]: node %d is listed twice", i, p.ID))
+		case p.Addr == "":
+			errs = append(errs, fmt.Errorf("node: config: Peers[%d]: node %d has no Addr", i, p.ID))
+		}
+		seen[p.ID] = true
+	}
+	if c.ID != 0 && !seen[c.ID] {
+		errs = append(errs, fmt.Errorf("node: config: Peers does not list this node, %d", c.ID))
+	}
+	return errs
+}
+
+func (c Config) validateGroups() []error {
+	var errs []error
+	seen := make(map[raftyard.GroupID]bool, len(c.Groups))
+	for i, s := range c.Groups {
+		if seen[s.ID] {
+			errs = append(errs, fmt.Errorf("node: config: Groups[%d]: group %d is listed twice", i, s.ID))
+		}
+		seen[s.ID] = true
+		if err := c.validateSpec(s); err != nil {
+			errs = append(errs, fmt.Errorf("node: config: Groups[%d]: %w", i, err))
+		}
+	}
+	return errs
+}
+
+func (c Config) validateSpec(s Spec) error {
+	switch {
+	case s.ID == raftyard.SystemGroup:
+		return fmt.Errorf("%w: group id 0 is the system group's", ErrInvalid)
+	case c.Kinds[s.Kind] == nil:
+		return fmt.Errorf("%w: kind %q is not one of %q", ErrInvalid, s.Kind, c.kindNames())
+	case len(s.Voters) == 0:
+		return fmt.Errorf("%w: a group needs at least one voter", ErrInvalid)
+	}
+	return nil
+}
+
+func (c Config) kindNames() []string {
+	names := make([]string, 0, len(c.Kinds))
+	for name := range c.Kinds {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (s Spec) withDefaults() Spec {
+	s.SnapshotEntries = cmp.Or(s.SnapshotEntries, defaultSnapshots)
+	s.TrailingEntries = cmp.Or(s.TrailingEntries, s.SnapshotEntries/2)
+	return s
+}

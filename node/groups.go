@@ -1,0 +1,359 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/wire"
+	"github.com/raftyard/raftyard/node/registry"
+)
+
+// pollEvery is how often a request looks whether what it waits for has come.
+const pollEvery = 5 * time.Millisecond
+
+// CreateGroup creates a group, from any node. It reports whether the group is
+// new: creating it again with the same spec is a success, with another spec
+// [ErrGroupExists]. When it returns without an error the decision is durable;
+// it waits, until ctx ends, for the group to have a leader and all its members,
+// but what is missing then comes by itself.
+func (n *Node) CreateGroup(ctx context.Context, spec Spec) (created bool, err error) {
+	ctx, cancel := n.withDeadline(ctx)
+	defer cancel()
+	spec = spec.withDefaults()
+	if err := n.cfg.validateSpec(spec); err != nil {
+		return false, err
+	}
+	res, err := n.command(ctx, registry.EncodeCreateGroup(registry.CreateGroup{
+		ID: spec.ID, Incarnation: raftyard.Incarnation(uuid.New()), Kind: spec.Kind,
+		Voters: spec.Voters, Learners: spec.Learners,
+		SnapshotEntries: spec.SnapshotEntries, TrailingEntries: spec.TrailingEntries,
+		Seed: n.chooseSeed(spec),
+	}))
+	if err != nil {
+		return false, err
+	}
+	switch res.Code {
+	case registry.Created, registry.ExistsSame:
+	case registry.Conflict:
+		return false, fmt.Errorf("group %d: %w: %s", spec.ID, ErrGroupExists, res.Detail)
+	default:
+		return false, fmt.Errorf("%w: group %d: %s", ErrInvalid, spec.ID, res.Detail)
+	}
+	n.awaitMembers(ctx, res.Group)
+	return res.Code == registry.Created, nil
+}
+
+// chooseSeed picks the node on which the group begins. Seeds are spread over the
+// voters, so that leaderships are, among those that are reachable now.
+func (n *Node) chooseSeed(spec Spec) raftyard.NodeID {
+	live := n.liveNodes()
+	start := int(uint64(spec.ID) % uint64(len(spec.Voters)))
+	for i := range spec.Voters {
+		id := spec.Voters[(start+i)%len(spec.Voters)]
+		if live[id] {
+			return id
+		}
+	}
+	return spec.Voters[start]
+}
+
+// liveNodes are this node and those that it is connected to.
+func (n *Node) liveNodes() map[raftyard.NodeID]bool {
+	live := map[raftyard.NodeID]bool{n.cfg.ID: true}
+	for _, p := range n.transport.Peers() {
+		live[p.Node] = p.Up
+	}
+	return live
+}
+
+// command has a command applied by the registry.
+func (n *Node) command(ctx context.Context, cmd []byte) (registry.Result, error) {
+	res, err := n.Propose(ctx, raftyard.SystemGroup, cmd)
+	if err != nil {
+		return registry.Result{}, fmt.Errorf("registry: %w", err)
+	}
+	out, err := registry.DecodeResult(res.Data)
+	if err != nil {
+		return registry.Result{}, fmt.Errorf("registry: %w: %w", ErrUnknownOutcome, err)
+	}
+	return out, nil
+}
+
+// awaitMembers waits until the group has the members that are wanted, is not
+// joint any more, and has a leader; or until ctx ends.
+func (n *Node) awaitMembers(ctx context.Context, rec registry.Group) bool {
+	wait := pollEvery
+	for {
+		d, led, err := n.descriptorOf(ctx, rec)
+		if err == nil && led && reached(d, rec) {
+			return true
+		}
+		if !pause(ctx, wait) {
+			return false
+		}
+		wait = min(wait*3/2, 100*time.Millisecond)
+	}
+}
+
+// descriptorOf returns the newest descriptor that this node can find without
+// bothering everybody: its own replica's, or the leader's.
+func (n *Node) descriptorOf(
+	ctx context.Context, rec registry.Group,
+) (d group.Descriptor, led bool, err error) {
+	if r := n.replica(rec.ID); r != nil && r.serving() && r.incarnation == rec.Incarnation {
+		if v := r.view.Load(); v.initialized() {
+			return v.State.Descriptor, v.LeaderNode != 0, nil
+		}
+	}
+	err = n.atLeader(ctx, rec.ID, func(to raftyard.NodeID) error {
+		st, err := n.askReplica(ctx, to, rec.ID)
+		if err != nil {
+			return err
+		}
+		if st.Group.Incarnation != rec.Incarnation.String() {
+			return fmt.Errorf("group %d: %w", rec.ID, ErrNoReplica)
+		}
+		d, led = descriptorFrom(st), st.Leader != 0
+		return nil
+	})
+	return d, led, err
+}
+
+// descriptorFrom takes the members back out of a status.
+func descriptorFrom(st RaftStatus) group.Descriptor {
+	d := group.Descriptor{Epoch: st.Epoch}
+	for _, m := range st.Members {
+		d.Members = append(d.Members, group.Member{
+			ID: m.Replica, Node: m.Node, Role: roleFromString(m.Role),
+		})
+	}
+	return d
+}
+
+func roleFromString(s string) group.Role {
+	for _, r := range []group.Role{
+		group.Voter, group.Learner, group.Incoming, group.Outgoing, group.Demoting,
+	} {
+		if r.String() == s {
+			return r
+		}
+	}
+	return 0
+}
+
+// reached reports whether a group has just the members that the registry wants.
+func reached(d group.Descriptor, rec registry.Group) bool {
+	if d.IsJoint() {
+		return false
+	}
+	have := wantOf(d)
+	slices.Sort(have.Voters)
+	slices.Sort(have.Learners)
+	return slices.Equal(have.Voters, rec.Voters) && slices.Equal(have.Learners, rec.Learners)
+}
+
+// DeleteGroup deletes a group everywhere, also on nodes that are down now. It
+// returns when that is decided; deleting a group again is a success.
+func (n *Node) DeleteGroup(ctx context.Context, g raftyard.GroupID) error {
+	ctx, cancel := n.withDeadline(ctx)
+	defer cancel()
+	if g == raftyard.SystemGroup {
+		return fmt.Errorf("%w: the system group cannot be deleted", ErrInvalid)
+	}
+	res, err := n.command(ctx, registry.EncodeDeleteGroup(registry.DeleteGroup{ID: g}))
+	switch {
+	case err != nil:
+		return err
+	case res.Code == registry.NotFound:
+		return fmt.Errorf("group %d: %w", g, ErrGroupNotFound)
+	case res.Code != registry.OK:
+		return fmt.Errorf("%w: group %d: %s", ErrInvalid, g, res.Detail)
+	}
+	return nil
+}
+
+// SetMembers states which nodes shall hold a replica of the group. The decision
+// is durable when it returns without an error; the group's leader, whichever it
+// is by then, gets there: learners first, then one joint change. With wait,
+// SetMembers returns when the membership is reached, or ctx ends.
+func (n *Node) SetMembers(
+	ctx context.Context, g raftyard.GroupID, m Members, wait bool,
+) (GroupStatus, error) {
+	ctx, cancel := n.withDeadline(ctx)
+	defer cancel()
+	rec, err := n.wantMembers(ctx, g, m)
+	if err != nil {
+		return GroupStatus{}, err
+	}
+	if wait && !n.awaitMembers(ctx, rec) {
+		return GroupStatus{}, fmt.Errorf(
+			"group %d: %w: the membership is decided but not reached within the deadline; "+
+				"the group goes on by itself", g, ErrChangeInProgress)
+	}
+	return n.Group(ctx, g)
+}
+
+func (n *Node) wantMembers(
+	ctx context.Context, g raftyard.GroupID, m Members,
+) (registry.Group, error) {
+	if len(m.Voters) == 0 {
+		return registry.Group{}, fmt.Errorf("%w: a group needs at least one voter", ErrInvalid)
+	}
+	rec, err := n.freshRecord(ctx, g)
+	if err != nil {
+		return rec, err
+	}
+	d, _, err := n.leaderDescriptor(ctx, rec)
+	if err != nil {
+		return rec, err
+	}
+	wanted := rec
+	wanted.Voters, wanted.Learners = sortedIDs(m.Voters), sortedIDs(m.Learners)
+	switch {
+	case m.ExpectEpoch != 0 && d.Epoch != m.ExpectEpoch:
+		return rec, fmt.Errorf("group %d: %w: it is at epoch %d, not %d",
+			g, ErrEpochMismatch, d.Epoch, m.ExpectEpoch)
+	case !reached(d, rec) && !slices.Equal(rec.Voters, wanted.Voters):
+		return rec, fmt.Errorf("group %d: %w: voters %v, learners %v are being brought in; "+
+			"wait for that or delete the group", g, ErrChangeInProgress, rec.Voters, rec.Learners)
+	}
+	res, err := n.command(ctx, registry.EncodeWantMembers(registry.WantMembers{
+		ID: g, Incarnation: rec.Incarnation, IfVersion: rec.Version,
+		Voters: wanted.Voters, Learners: wanted.Learners,
+	}))
+	switch {
+	case err != nil:
+		return rec, err
+	case res.Code == registry.OK:
+		return res.Group, nil
+	case res.Code == registry.Stale:
+		return rec, fmt.Errorf("group %d: %w: somebody else has just changed it",
+			g, ErrChangeInProgress)
+	case res.Code == registry.NotFound:
+		return rec, fmt.Errorf("group %d: %w", g, ErrGroupNotFound)
+	default:
+		return rec, fmt.Errorf("%w: group %d: %s", ErrInvalid, g, res.Detail)
+	}
+}
+
+func sortedIDs(ids []raftyard.NodeID) []raftyard.NodeID {
+	ids = slices.Clone(ids)
+	slices.Sort(ids)
+	return ids
+}
+
+// leaderDescriptor asks the group's leader itself.
+func (n *Node) leaderDescriptor(
+	ctx context.Context, rec registry.Group,
+) (d group.Descriptor, st RaftStatus, err error) {
+	err = n.atLeader(ctx, rec.ID, func(to raftyard.NodeID) error {
+		var err error
+		if st, err = n.askReplica(ctx, to, rec.ID); err != nil {
+			return err
+		}
+		if st.Role != group.Leader.String() || st.Group.Incarnation != rec.Incarnation.String() {
+			return &NotLeaderError{Group: rec.ID}
+		}
+		d = descriptorFrom(st)
+		return nil
+	})
+	return d, st, err
+}
+
+// freshRecord reads a group's record from the registry, linearizably.
+func (n *Node) freshRecord(ctx context.Context, g raftyard.GroupID) (registry.Group, error) {
+	var rec registry.Group
+	err := View(ctx, n, raftyard.SystemGroup, Linearizable, func(reg *registry.Registry) error {
+		var ok bool
+		if rec, ok = reg.Group(g); !ok || rec.Deleted {
+			return fmt.Errorf("group %d: %w", g, ErrGroupNotFound)
+		}
+		return nil
+	})
+	return rec, err
+}
+
+// TransferLeader hands the leadership of a group to the node to. It returns when
+// that has happened, or says why it has not.
+func (n *Node) TransferLeader(ctx context.Context, g raftyard.GroupID, to raftyard.NodeID) error {
+	ctx, cancel := n.withDeadline(ctx)
+	defer cancel()
+	body := wire.AppendUvarint(wire.AppendUvarint(nil, uint64(g)), uint64(to))
+	return n.atLeader(ctx, g, func(at raftyard.NodeID) error {
+		if at == n.cfg.ID {
+			return n.transferLocal(ctx, g, to)
+		}
+		_, err := n.ask(ctx, at, askTransfer, body)
+		return err
+	})
+}
+
+func (n *Node) transferLocal(ctx context.Context, g raftyard.GroupID, to raftyard.NodeID) error {
+	r, err := n.serving(g)
+	if err != nil {
+		return err
+	}
+	done, err := n.transferHere(r, to)
+	if err != nil {
+		return err
+	}
+	select {
+	case err = <-done:
+		return err
+	case <-r.gone:
+		return fmt.Errorf("%w: %w", ErrTransfer, r.goneReason())
+	case <-ctx.Done():
+		return fmt.Errorf("%w: not done within the deadline: %w", ErrUnknownOutcome, ctx.Err())
+	}
+}
+
+// TakeSnapshot takes a snapshot of the group now: on this node if it has a
+// replica, or else at the leader.
+func (n *Node) TakeSnapshot(ctx context.Context, g raftyard.GroupID) (SnapshotInfo, error) {
+	ctx, cancel := n.withDeadline(ctx)
+	defer cancel()
+	if _, err := n.serving(g); err == nil {
+		return n.snapshotLocal(ctx, g)
+	}
+	var info SnapshotInfo
+	err := n.atLeader(ctx, g, func(to raftyard.NodeID) error {
+		return n.askJSON(ctx, to, askSnapshot, wire.AppendUvarint(nil, uint64(g)), &info)
+	})
+	return info, err
+}
+
+func (n *Node) snapshotLocal(ctx context.Context, g raftyard.GroupID) (SnapshotInfo, error) {
+	r, err := n.serving(g)
+	if err != nil {
+		return SnapshotInfo{}, err
+	}
+	got := make(chan snapshotResult, 1)
+	r.worker.box.control(func() {
+		r.worker.guard(r, "take a snapshot", func() {
+			r.snap.waiters = append(r.snap.waiters, got)
+			if !r.snap.running {
+				r.worker.takeSnapshot(r)
+			}
+		})
+	})
+	select {
+	case res := <-got:
+		if res.err != nil {
+			return SnapshotInfo{}, fmt.Errorf("group %d: snapshot: %w", g, res.err)
+		}
+		return SnapshotInfo{
+			Group: g, Node: n.cfg.ID, Index: res.at.applied, Term: res.at.term, Bytes: res.bytes,
+		}, nil
+	case <-r.gone:
+		return SnapshotInfo{}, fmt.Errorf("group %d: %w", g, r.goneReason())
+	case <-ctx.Done():
+		return SnapshotInfo{}, errors.Join(ErrUnknownOutcome, ctx.Err())
+	}
+}

@@ -1,0 +1,206 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// The node is the transport's handler. Everything here runs on the transport's
+// goroutines and must not block, except for requests and snapshots.
+var _ transport.Handler = (*handler)(nil)
+
+// handler keeps the transport's calls out of Node's own method set.
+type handler struct{ *Node }
+
+// HandleEnvelopes gives each message to the replica that it is for. What is for
+// nobody here is answered, dropped and counted, or makes a replica.
+func (h *handler) HandleEnvelopes(from transport.Identity, batch []transport.Envelope) {
+	for i := range batch {
+		env := &batch[i]
+		if env.Notice != nil {
+			h.notice(env)
+			continue
+		}
+		h.message(from.Node, env)
+	}
+}
+
+func (n *Node) message(from raftyard.NodeID, env *transport.Envelope) {
+	ownEntries(env.Message)
+	r := n.replica(env.Group)
+	switch {
+	case r == nil || !n.addressed(r, env):
+		n.strangeMessage(env)
+	case n.fromRemoved(r, env):
+		n.answer(env, transport.NoticeRemoved, r.view.Load().State.Descriptor)
+	case env.Message.GetType() == raftpb.MsgSnap && !emptySnapshot(env.Message):
+		// A state travels as a stream of its own, never in a message.
+		n.metrics.messagesRefused.Add(1)
+	case !r.worker.box.message(inbound{r: r, from: from, m: env.Message}, messageSize(env.Message)):
+		n.metrics.messagesDropped.Add(1)
+	}
+}
+
+// addressed reports whether the envelope is for just this replica.
+func (n *Node) addressed(r *replica, env *transport.Envelope) bool {
+	return r.serving() && r.incarnation == env.Incarnation && r.id == env.To.Replica
+}
+
+// fromRemoved reports whether the sender has been removed from the group and
+// does not know.
+func (n *Node) fromRemoved(r *replica, env *transport.Envelope) bool {
+	v := r.view.Load()
+	if !v.initialized() || env.Epoch >= v.State.Descriptor.Epoch {
+		return false
+	}
+	_, member := v.State.Descriptor.Member(env.From.Replica)
+	return !member && env.From.Replica < v.State.Descriptor.NextReplica
+}
+
+// strangeMessage deals with a message for a replica that is not here, or not
+// this one.
+func (n *Node) strangeMessage(env *transport.Envelope) {
+	n.metrics.messagesStrange.Add(1)
+	if st, ok := n.store.Replica(env.Group); ok && st.Incarnation == env.Incarnation &&
+		st.Tombstone != nil && env.To.Replica < st.Tombstone.NextReplica {
+		n.answerDead(env, st.Tombstone.Data)
+		return
+	}
+	n.lifecycle.wanted(env)
+}
+
+// answerDead tells a sender that was removed, too, what this node last knew.
+func (n *Node) answerDead(env *transport.Envelope, last []byte) {
+	d, err := group.DecodeDescriptor(last)
+	if err != nil || len(d.Members) == 0 {
+		// It never had a descriptor, or was destroyed on somebody's word: who is
+		// a member is not known here.
+		return
+	}
+	if _, member := d.Member(env.From.Replica); !member && env.From.Replica < d.NextReplica {
+		n.answer(env, transport.NoticeRemoved, d)
+	}
+}
+
+// answer sends a notice back.
+func (n *Node) answer(env *transport.Envelope, kind transport.NoticeKind, d group.Descriptor) {
+	n.transport.Send([]transport.Envelope{{
+		Group: env.Group, Incarnation: env.Incarnation, Epoch: d.Epoch,
+		From: env.To, To: env.From,
+		Notice: &transport.Notice{Kind: kind, Epoch: d.Epoch, NextReplica: d.NextReplica},
+	}})
+}
+
+// notice hears that a replica of ours may be gone. It goes only on proof: at a
+// later epoch than its own it is no member, and its id is not to come any more.
+func (n *Node) notice(env *transport.Envelope) {
+	r := n.replica(env.Group)
+	if r == nil || !n.addressed(r, env) || env.Notice.Kind != transport.NoticeRemoved {
+		return
+	}
+	v := r.view.Load()
+	if env.Notice.Epoch > v.State.Descriptor.Epoch && r.id < env.Notice.NextReplica {
+		n.lifecycle.destroy(r, group.Descriptor{
+			Group: r.group, Incarnation: r.incarnation, Kind: v.State.Descriptor.Kind,
+			Epoch: env.Notice.Epoch, NextReplica: env.Notice.NextReplica,
+		})
+	}
+}
+
+// emptySnapshot reports whether a MsgSnap carries all there is of the state.
+func emptySnapshot(m *raftpb.Message) bool {
+	manifest, err := group.DecodeManifest(m.GetSnapshot().GetData())
+	return err == nil && manifest.Empty
+}
+
+// ownEntries copies the payloads of a message's entries out of the frame in which
+// they came. A log keeps entries for long, and a frame holds those of many groups.
+func ownEntries(m *raftpb.Message) {
+	size := 0
+	for _, e := range m.GetEntries() {
+		size += len(e.GetData())
+	}
+	slab := make([]byte, 0, size)
+	for _, e := range m.GetEntries() {
+		if len(e.GetData()) > 0 {
+			start := len(slab)
+			slab = append(slab, e.GetData()...)
+			e.Data = slab[start:len(slab):len(slab)]
+		}
+	}
+}
+
+// messageSize is what a message counts in a mailbox.
+func messageSize(m *raftpb.Message) int {
+	size := 128
+	for _, e := range m.GetEntries() {
+		size += len(e.GetData()) + 32
+	}
+	return size
+}
+
+// replicaFor returns the replica that an envelope is for, and makes it if it
+// ought to be here. It waits for that until ctx ends.
+func (n *Node) replicaFor(ctx context.Context, env transport.Envelope) (*replica, error) {
+	for {
+		made := n.lifecycle.next()
+		if r := n.replica(env.Group); r != nil && n.addressed(r, &env) {
+			return r, nil
+		}
+		if !n.lifecycle.wanted(&env) {
+			return nil, fmt.Errorf("group %d incarnation %v replica %d: %w",
+				env.Group, env.Incarnation, env.To.Replica, ErrNoReplica)
+		}
+		select {
+		case <-made:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// PeerChanged notes that a peer is reachable, or is not.
+func (h *handler) PeerChanged(peer raftyard.NodeID, up bool) {
+	if up {
+		h.logger.Info("peer connected", nodeAttr(peer))
+	} else {
+		h.logger.Warn("peer lost", nodeAttr(peer))
+	}
+	h.bootstrapElection()
+	h.noteChange()
+}
+
+// HandleUnreachable tells the replicas concerned that messages were lost, so
+// that they stop sending ahead.
+func (h *handler) HandleUnreachable(_ raftyard.NodeID, dropped []transport.Dropped) {
+	for _, d := range dropped {
+		r := h.replica(d.Group)
+		if r == nil || r.id != d.From {
+			continue
+		}
+		r.worker.box.control(func() {
+			r.worker.guard(r, "hear of a lost message", func() {
+				r.raft.ReportUnreachable(d.To)
+			})
+		})
+	}
+}
+
+// HandleSnapshot receives a snapshot; see install.go.
+func (h *handler) HandleSnapshot(
+	ctx context.Context, from transport.Identity, env transport.Envelope, body io.Reader,
+) error {
+	err := h.receiveSnapshot(ctx, from, env, body)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		h.logger.Warn("snapshot refused", groupAttr(env.Group), nodeAttr(from.Node), errAttr(err))
+	}
+	return err
+}

@@ -1,0 +1,210 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/google/uuid"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/storage"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// Installing a snapshot goes through these steps, each after the one before:
+//
+//	stream ──▶ file, synced ──▶ raft accepts ──▶ intent, synced ──▶ state machine
+//	restored ──▶ log reset + descriptor + no intent, one synced write ──▶ answer
+//
+// A crash before the intent leaves the old state and a file to sweep; after it,
+// the start restores again from the file and writes the last step.
+
+// stagedSnapshot is a received snapshot that waits for raft to accept it.
+type stagedSnapshot struct {
+	name string // of the file in the replica's directory
+	id   group.CommandID
+}
+
+var errSnapshotBusy = errors.New("another snapshot is being installed")
+
+// receiveSnapshot receives a snapshot stream: it stages the stream in a file and
+// lets raft decide. It returns when raft has seen the message.
+func (n *Node) receiveSnapshot(
+	ctx context.Context, _ transport.Identity, env transport.Envelope, body io.Reader,
+) error {
+	r, err := n.replicaFor(ctx, env)
+	if err != nil {
+		return err
+	}
+	manifest, err := group.DecodeManifest(env.Message.GetSnapshot().GetData())
+	if err != nil {
+		return fmt.Errorf("snapshot manifest: %w", err)
+	}
+	st := &stagedSnapshot{name: incomingPrefix + uuid.NewString(), id: manifest.ID}
+	dir := r.machine.env.Dir
+	if _, err := writeFileSync(dir, st.name, copier{body}); err != nil {
+		return err
+	}
+	n.metrics.snapshotsReceived.Add(1)
+	verdict := make(chan error, 1)
+	posted := r.worker.box.control(func() {
+		err := errNotServing
+		r.worker.guard(r, "take a snapshot", func() { err = r.worker.stage(r, st, env.Message) })
+		verdict <- err
+	})
+	if !posted {
+		verdict <- ErrClosed
+	}
+	select {
+	case err = <-verdict:
+	case <-r.gone:
+		err = r.goneReason()
+	}
+	if err != nil {
+		return errorsJoinRemove(err, filepath.Join(dir, st.name))
+	}
+	return nil
+}
+
+// copier makes an io.Reader an io.WriterTo.
+type copier struct{ io.Reader }
+
+func (c copier) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, c.Reader) }
+
+// stage shows raft the snapshot's message. What raft makes of it is in the next
+// step: an Install, or nothing.
+func (w *worker) stage(r *replica, st *stagedSnapshot, m *raftpb.Message) error {
+	if r.staged != nil || r.out.Install != nil {
+		return errSnapshotBusy
+	}
+	if err := r.raft.Step(m); err != nil {
+		return err
+	}
+	r.staged = st
+	w.touch(r)
+	return nil
+}
+
+// discardStaged removes the file of a snapshot that raft did not want.
+func (w *worker) discardStaged(r *replica) {
+	if r.staged == nil {
+		return
+	}
+	path := filepath.Join(r.machine.env.Dir, r.staged.name)
+	r.staged = nil
+	w.node.files.start(func() { w.node.removeFile(path) })
+}
+
+func (n *Node) removeFile(path string) {
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		n.logger.Warn("snapshot file stays behind", errAttr(err))
+	}
+}
+
+// install starts the installation of the snapshot that raft has accepted.
+func (w *worker) install(r *replica) {
+	in := r.out.Install
+	intent := &installIntent{Index: in.Index, Term: in.Term, Manifest: in.Snapshot.GetData()}
+	if in.Manifest.Empty {
+		w.discardStaged(r)
+		w.restore(r, intent)
+		return
+	}
+	if r.staged == nil || r.staged.id != in.Manifest.ID {
+		w.node.stopReplica(r, fmt.Errorf(
+			"%w: raft accepted a snapshot at index %d whose content is not here", ErrFaulty, in.Index))
+		return
+	}
+	intent.File = r.staged.name
+	r.staged = nil
+	r.meta.Install = intent
+	w.writes = append(w.writes, write{
+		group: r.group, update: storage.Update{Meta: r.meta.encode()},
+		done: func(err error) {
+			if err == nil {
+				w.box.control(func() { w.guard(r, "restore", func() { w.restore(r, intent) }) })
+			}
+		},
+	})
+}
+
+// restore has the state machine take the snapshot over.
+func (w *worker) restore(r *replica, intent *installIntent) {
+	kind := r.out.Install.Manifest.State.Descriptor.Kind
+	state := r.out.Install.Manifest.State
+	w.node.appliers.add(r, task{
+		run: func(m *machine) {
+			if !r.serving() {
+				return
+			}
+			fl, err := m.take(kind, state, intent)
+			if err != nil {
+				w.node.stopReplica(r, fmt.Errorf("%w: install snapshot at index %d: %w",
+					ErrFaulty, intent.Index, err))
+				return
+			}
+			w.box.control(func() { w.guard(r, "install", func() { w.installed(r, fl) }) })
+		},
+	})
+}
+
+// take opens the state machine if need be and restores it from the intent's
+// file. It returns what is known of the state machine from then on.
+func (m *machine) take(kind string, state group.State, in *installIntent) (floor, error) {
+	fl := floor{Index: in.Index, Term: in.Term}
+	if err := m.open(kind); err != nil {
+		return fl, err
+	}
+	if in.File != "" {
+		if err := m.restore(filepath.Join(m.env.Dir, in.File)); err != nil {
+			return fl, err
+		}
+	}
+	index, durable, err := m.machineApplied()
+	if err != nil {
+		return fl, err
+	}
+	fl.Machine = index
+	m.lastCommand = index
+	if !durable {
+		fl.File = in.File
+	}
+	m.position = position{applied: in.Index, term: in.Term, state: state}
+	return fl, nil
+}
+
+// installed writes the last step: the log begins after the snapshot.
+func (w *worker) installed(r *replica, fl floor) {
+	save := r.out.Save
+	r.obsolete(r.meta.Floor.File)
+	if in := r.meta.Install; in != nil && fl.File != in.File {
+		r.obsolete(in.File)
+	}
+	r.meta.Install = nil
+	r.meta.Floor = fl
+	u := storage.Update{Reset: true, Snapshot: r.out.Install.Snapshot}
+	if save != nil {
+		u.HardState, u.Entries = save.HardState, save.Entries
+		if save.State != nil {
+			r.meta.State = *save.State
+		}
+	}
+	u.Meta = r.meta.encode()
+	w.writes = append(w.writes, write{group: r.group, update: u, saved: r})
+}
+
+// snapshotInstalled notes a snapshot that is in place.
+func (w *worker) snapshotInstalled(r *replica, in *group.Install) {
+	r.applied.Store(in.Index)
+	r.snap.index = in.Index
+	r.schedule(true)
+	w.serveReads(r)
+	w.node.metrics.snapshotsInstalled.Add(1)
+	w.removeObsolete(r)
+}

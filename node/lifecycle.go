@@ -1,0 +1,358 @@
+package node
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/node/registry"
+	"github.com/raftyard/raftyard/storage"
+	"github.com/raftyard/raftyard/transport"
+)
+
+const (
+	// maxWanted bounds the replicas that messages ask for at the same time. More
+	// are dropped; the messages come again.
+	maxWanted = 4096
+	// reconcileEvery is how often the registry is compared with what is here
+	// though nothing has told of a change.
+	reconcileEvery = time.Second
+)
+
+// lifecycle makes and destroys replicas: on a first message, as the registry
+// says, or on proof that a replica is removed. One goroutine does it, in rounds;
+// the writes of a round share a sync.
+type lifecycle struct {
+	node *Node
+	wake chan struct{}
+	stop chan struct{}
+	done chan struct{}
+
+	started bool // only the goroutine that opens and closes the node looks at it
+
+	mu       sync.Mutex
+	creates  map[raftyard.GroupID]creation
+	destroys map[*replica]group.Descriptor // what the tombstone shall know
+	made     chan struct{}                 // closed after each round
+	version  uint64                        // of the registry, already compared
+	fresh    bool                          // the registry is as new as this start
+}
+
+// creation is a replica to be made.
+type creation struct {
+	group       raftyard.GroupID
+	incarnation raftyard.Incarnation
+	id          raftyard.ReplicaID
+	genesis     *group.Descriptor // the group's founding; nil for one that others fill
+}
+
+func newLifecycle(n *Node) *lifecycle {
+	return &lifecycle{
+		node: n,
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		creates:  make(map[raftyard.GroupID]creation),
+		destroys: make(map[*replica]group.Descriptor),
+		made:     make(chan struct{}),
+	}
+}
+
+// start lets the rounds begin.
+func (l *lifecycle) start() {
+	l.started = true
+	go l.run()
+}
+
+func (l *lifecycle) run() {
+	defer close(l.done)
+	clock := time.NewTicker(reconcileEvery)
+	defer clock.Stop()
+	for {
+		select {
+		case <-l.wake:
+		case <-clock.C:
+		case <-l.stop:
+			return
+		}
+		l.round()
+	}
+}
+
+func (l *lifecycle) close() {
+	if !l.started {
+		return
+	}
+	close(l.stop)
+	<-l.done
+}
+
+// poke has a round run soon.
+func (l *lifecycle) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// next returns a channel that is closed after the next round.
+func (l *lifecycle) next() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.made
+}
+
+// wanted hears a message for a replica that is not here, and reports whether it
+// may come to be: the registry must know the group, and the replica must not
+// have been here before.
+func (l *lifecycle) wanted(env *transport.Envelope) bool {
+	rec, ok := l.node.registry.Group(env.Group)
+	if !ok || rec.Deleted || rec.Incarnation != env.Incarnation || reservedID(env.To.Replica) {
+		return false
+	}
+	if st, ok := l.node.store.Replica(env.Group); ok && st.Incarnation == env.Incarnation {
+		switch {
+		case st.Tombstone != nil && env.To.Replica < st.Tombstone.NextReplica:
+			return false
+		case st.Tombstone == nil && env.To.Replica <= st.ID:
+			return false // damaged or stopped, or the sender knows less than we do
+		}
+	}
+	l.mu.Lock()
+	_, queued := l.creates[env.Group]
+	room := queued || len(l.creates) < maxWanted
+	if room && !queued {
+		l.creates[env.Group] = creation{
+			group: env.Group, incarnation: env.Incarnation, id: env.To.Replica,
+		}
+	}
+	l.mu.Unlock()
+	l.poke()
+	return room
+}
+
+// removed hears from a replica that it has applied its own removal.
+func (l *lifecycle) removed(r *replica) { l.destroy(r, r.meta.State.Descriptor) }
+
+// destroy has a replica destroyed, of which there is proof that it is removed.
+func (l *lifecycle) destroy(r *replica, last group.Descriptor) {
+	l.mu.Lock()
+	l.destroys[r] = last
+	l.mu.Unlock()
+	l.poke()
+}
+
+// round does what has gathered.
+func (l *lifecycle) round() {
+	l.compare()
+	l.mu.Lock()
+	creates, destroys := l.creates, l.destroys
+	l.creates = make(map[raftyard.GroupID]creation)
+	l.destroys = make(map[*replica]group.Descriptor)
+	l.mu.Unlock()
+
+	l.destroyAll(destroys)
+	l.createAll(creates)
+
+	l.mu.Lock()
+	close(l.made)
+	l.made = make(chan struct{})
+	l.mu.Unlock()
+}
+
+// compare looks at what the registry has changed since the last time: groups to
+// be founded here, groups that are deleted, and memberships that are wanted.
+func (l *lifecycle) compare() {
+	if !l.isFresh() {
+		return
+	}
+	changed, version := l.node.registry.Changes(l.version)
+	l.version = version
+	for i := range changed {
+		l.compareGroup(&changed[i])
+	}
+}
+
+func (l *lifecycle) isFresh() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fresh
+}
+
+// setFresh hears that the registry has been read linearizably since the start.
+// Before that it may be older than the replicas on the disk, and must not be
+// used against them.
+func (l *lifecycle) setFresh() {
+	l.mu.Lock()
+	l.fresh = true
+	l.mu.Unlock()
+	l.poke()
+}
+
+func (l *lifecycle) compareGroup(rec *registry.Group) {
+	r := l.node.replica(rec.ID)
+	switch {
+	case r != nil && (rec.Deleted || r.incarnation != rec.Incarnation):
+		d := r.view.Load().State.Descriptor
+		l.destroy(r, group.Descriptor{
+			Group: r.group, Incarnation: r.incarnation, Kind: d.Kind,
+			Epoch: d.Epoch, NextReplica: max(d.NextReplica, r.id+1),
+		})
+		if !rec.Deleted {
+			l.found(rec)
+		}
+	case rec.Deleted:
+	case r != nil:
+		l.node.steerTo(r, *rec)
+	default:
+		l.found(rec)
+	}
+}
+
+// found asks for the group's first replica, if it is this node that founds it
+// and the group has not been here before.
+func (l *lifecycle) found(rec *registry.Group) {
+	if rec.Seed != l.node.cfg.ID {
+		return
+	}
+	if st, ok := l.node.store.Replica(rec.ID); ok && st.Incarnation == rec.Incarnation {
+		return
+	}
+	d := group.Descriptor{
+		Group: rec.ID, Incarnation: rec.Incarnation, Kind: rec.Kind,
+		Epoch: 1, NextReplica: 2,
+		Members:         []group.Member{{ID: 1, Node: l.node.cfg.ID, Role: group.Voter}},
+		SnapshotEntries: rec.SnapshotEntries, TrailingEntries: rec.TrailingEntries,
+	}
+	l.mu.Lock()
+	l.creates[rec.ID] = creation{
+		group: rec.ID, incarnation: rec.Incarnation, id: 1, genesis: &d,
+	}
+	l.mu.Unlock()
+}
+
+// createAll makes replicas that can be made now.
+func (l *lifecycle) createAll(cs map[raftyard.GroupID]creation) {
+	var ws []write
+	var made []creation
+	results := make(chan error, len(cs))
+	for _, c := range cs {
+		if l.node.purging(c.group) {
+			l.postpone(c)
+			continue
+		}
+		if !l.creatable(c) {
+			continue
+		}
+		ws = append(ws, l.createWrite(c, func(err error) { results <- err }))
+		made = append(made, c)
+	}
+	if len(ws) == 0 {
+		return
+	}
+	l.node.committer.submit(ws...)
+	for range ws {
+		if err := <-results; err != nil {
+			return // the log store has failed, and with it the node
+		}
+	}
+	for _, c := range made {
+		if err := l.node.openReplica(c.group); err != nil {
+			l.node.logger.Error("replica not started", groupAttr(c.group), errAttr(err))
+		}
+	}
+}
+
+// postpone keeps a founding until what a former replica stored here is deleted.
+// For other replicas the message that asks for them comes again.
+func (l *lifecycle) postpone(c creation) {
+	if c.genesis == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, queued := l.creates[c.group]; !queued {
+		l.creates[c.group] = c
+	}
+}
+
+// creatable looks again: the round before may have changed what was true when
+// the creation was asked for.
+func (l *lifecycle) creatable(c creation) bool {
+	if r := l.node.replica(c.group); r != nil {
+		// A later replica of the group on this node: the one here was removed,
+		// and has not been told. The message proves it.
+		if r.incarnation == c.incarnation && r.id < c.id {
+			l.destroy(r, supersededBy(r, c.id))
+		}
+		return false
+	}
+	st, ok := l.node.store.Replica(c.group)
+	return !ok || st.Incarnation != c.incarnation ||
+		(st.Tombstone != nil && c.id >= st.Tombstone.NextReplica)
+}
+
+// supersededBy is what is known of a group when a member of it writes to a later
+// replica on this node.
+func supersededBy(r *replica, later raftyard.ReplicaID) group.Descriptor {
+	d := r.view.Load().State.Descriptor
+	return group.Descriptor{
+		Group: r.group, Incarnation: r.incarnation, Kind: d.Kind,
+		Epoch: d.Epoch, NextReplica: later,
+	}
+}
+
+func (l *lifecycle) createWrite(c creation, done func(error)) write {
+	w := write{
+		kind: writeCreate, group: c.group, done: done,
+		replica: storage.Replica{Group: c.group, Incarnation: c.incarnation, ID: c.id},
+	}
+	var m meta
+	if c.genesis != nil {
+		snap, hs := group.Genesis(*c.genesis)
+		m.State = group.State{Descriptor: *c.genesis, Index: snap.GetMetadata().GetIndex()}
+		m.Floor = floor{Index: snap.GetMetadata().GetIndex(), Term: snap.GetMetadata().GetTerm()}
+		w.update = storage.Update{HardState: hs, Snapshot: snap, Reset: true}
+	}
+	w.update.Meta = m.encode()
+	w.replica.Meta = w.update.Meta
+	return w
+}
+
+// destroyAll ends replicas: first the durable tombstone, then everything else.
+func (l *lifecycle) destroyAll(ds map[*replica]group.Descriptor) {
+	var ws []write
+	var gone []*replica
+	results := make(chan error, len(ds))
+	for r, last := range ds {
+		if l.node.replica(r.group) != r {
+			continue
+		}
+		r.stopServing(fmt.Errorf("%w: replica %d of group %d is removed", ErrNoReplica, r.id, r.group))
+		last.NextReplica = max(last.NextReplica, r.id+1)
+		ws = append(ws, write{
+			kind: writeDestroy, group: r.group,
+			tombstone: storage.Tombstone{
+				NextReplica: last.NextReplica, Epoch: last.Epoch, Data: last.Encode(),
+			},
+			done: func(err error) { results <- err },
+		})
+		gone = append(gone, r)
+	}
+	if len(ws) == 0 {
+		return
+	}
+	// Nothing of a replica may be written after its tombstone.
+	for _, r := range gone {
+		r.worker.halt(r)
+	}
+	l.node.committer.submit(ws...)
+	for range ws {
+		if err := <-results; err != nil {
+			return
+		}
+	}
+	for _, r := range gone {
+		l.node.forget(r)
+	}
+}

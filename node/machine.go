@@ -1,0 +1,266 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"github.com/raftyard/raftyard/group"
+)
+
+// A machine is a replica's state machine with the queue of what is to be done
+// with it. At most one applier works on it at a time; views run beside that.
+type machine struct {
+	env     group.Env
+	factory func(kind string) (group.Factory, error)
+
+	// access is held for reading by views, and for writing while the state
+	// machine is opened, restored or closed.
+	access sync.RWMutex
+	sm     group.StateMachine // nil until the replica has a state
+	closed bool
+
+	// position is where the state machine stands. Only tasks touch it.
+	position position
+	// lastCommand is the index of the last command applied. Only tasks touch it.
+	lastCommand uint64
+
+	backlogBytes atomic.Int64
+
+	mu      sync.Mutex
+	tasks   []task
+	claimed bool // in the appliers' queue, or being worked on
+}
+
+// position is what is known of a state machine's state.
+type position struct {
+	applied uint64
+	term    uint64 // of the entry at applied
+	state   group.State
+}
+
+var errNoState = errors.New("the replica has no state yet")
+
+func (m *machine) backlog() int64   { return m.backlogBytes.Load() }
+func (m *machine) addBacklog(n int) { m.backlogBytes.Add(int64(n)) }
+func (m *machine) queued() (n int)  { m.mu.Lock(); defer m.mu.Unlock(); return len(m.tasks) }
+
+// push queues t and reports whether the machine must be put into the queue.
+func (m *machine) push(t task) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tasks = append(m.tasks, t)
+	if m.claimed {
+		return false
+	}
+	m.claimed = true
+	return true
+}
+
+// pop takes what can be done in one go: applies in a row up to a size, or one
+// other task. It gives up the claim when there is nothing.
+func (m *machine) pop() []task {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.tasks) == 0 {
+		m.claimed = false
+		m.tasks = nil
+		return nil
+	}
+	n, bytes := 1, 0
+	if m.tasks[0].apply != nil {
+		for bytes = m.tasks[0].apply.Bytes; n < len(m.tasks) && m.tasks[n].apply != nil; n++ {
+			if bytes += m.tasks[n].apply.Bytes; bytes > maxApplyBatch {
+				break
+			}
+		}
+	}
+	ts := m.tasks[:n:n]
+	m.tasks = m.tasks[n:]
+	return ts
+}
+
+// yield gives up the claim if there is nothing left, and else keeps it for the queue.
+func (m *machine) yield() (more bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.claimed = len(m.tasks) > 0
+	return m.claimed
+}
+
+// open makes the state machine of the given kind, if there is none yet.
+func (m *machine) open(kind string) (err error) {
+	defer recovered(&err, "open")
+	m.access.Lock()
+	defer m.access.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
+	if m.sm != nil {
+		return nil
+	}
+	factory, err := m.factory(kind)
+	if err != nil {
+		return err
+	}
+	if m.sm, err = factory(m.env); err != nil {
+		return fmt.Errorf("open state machine of kind %q: %w", kind, err)
+	}
+	return nil
+}
+
+// recovered turns a panic of a state machine into an error.
+func recovered(err *error, what string) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("state machine: panic in %s: %v\n%s", what, p, debug.Stack())
+	}
+}
+
+// apply applies a run of committed batches and answers those who wait.
+func (m *machine) apply(ts []task) (err error) {
+	defer recovered(&err, "Apply")
+	commands := ts[0].apply.Commands
+	if len(ts) > 1 {
+		commands = nil
+		for _, t := range ts {
+			commands = append(commands, t.apply.Commands...)
+		}
+	}
+	var results []group.Result
+	if len(commands) > 0 {
+		if m.sm == nil {
+			return errNoState
+		}
+		if results, err = m.sm.Apply(commands); err != nil {
+			return fmt.Errorf("state machine: apply %d commands up to index %d: %w",
+				len(commands), commands[len(commands)-1].Index, err)
+		}
+		if len(results) != len(commands) {
+			return fmt.Errorf("state machine: Apply returned %d results for %d commands",
+				len(results), len(commands))
+		}
+	}
+	if len(commands) > 0 {
+		m.lastCommand = commands[len(commands)-1].Index
+	}
+	last := ts[len(ts)-1].apply
+	m.position = position{applied: last.Last, term: last.LastTerm, state: last.State}
+	for _, t := range ts {
+		answerAll(t.apply, results[:len(t.apply.Commands)])
+		results = results[len(t.apply.Commands):]
+	}
+	return nil
+}
+
+// answerAll tells the waiting proposers of one batch their results.
+func answerAll(ap *group.Apply, results []group.Result) {
+	for i, token := range ap.Tokens {
+		if c, ok := token.(*call); ok {
+			results[i].Index = ap.Commands[i].Index
+			c.finish(results[i], nil)
+		}
+	}
+}
+
+// machineApplied returns how far the state machine says it is durable; ok is
+// false for one that keeps nothing on disk.
+func (m *machine) machineApplied() (index uint64, ok bool, err error) {
+	defer recovered(&err, "Applied")
+	d, ok := m.sm.(group.Durable)
+	if !ok {
+		return 0, false, nil
+	}
+	index, err = d.Applied()
+	if err != nil {
+		return 0, true, fmt.Errorf("state machine: applied index: %w", err)
+	}
+	return index, true, nil
+}
+
+// restore replaces the state by the contents of a file.
+func (m *machine) restore(path string) (err error) {
+	defer recovered(&err, "Restore")
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("open snapshot file: %w", err)
+	}
+	defer f.Close()
+	m.access.Lock()
+	defer m.access.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
+	if err := m.sm.Restore(io.Reader(f)); err != nil {
+		return fmt.Errorf("state machine: restore: %w", err)
+	}
+	return nil
+}
+
+// snapshot returns the state machine's view of its state.
+func (m *machine) snapshot() (s group.Snapshot, err error) {
+	defer recovered(&err, "Snapshot")
+	if m.sm == nil {
+		return nil, errNoState
+	}
+	if s, err = m.sm.Snapshot(); err != nil {
+		return nil, fmt.Errorf("state machine: snapshot: %w", err)
+	}
+	return s, nil
+}
+
+// use calls fn with the state machine, beside Apply.
+func (m *machine) use(fn func(group.StateMachine) error) (err error) {
+	defer recovered(&err, "a read")
+	m.access.RLock()
+	defer m.access.RUnlock()
+	switch {
+	case m.closed:
+		return ErrClosed
+	case m.sm == nil:
+		return fmt.Errorf("%w: %w", ErrNoReplica, errNoState)
+	}
+	return fn(m.sm)
+}
+
+// size returns the bytes of live data, zero if the state machine cannot tell.
+func (m *machine) size() int64 {
+	var n int64
+	err := m.use(func(sm group.StateMachine) error {
+		if s, ok := sm.(group.Sizer); ok {
+			n = s.Size()
+		}
+		return nil
+	})
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// close closes the state machine, or destroys it with what it has stored.
+func (m *machine) close(destroy bool) (err error) {
+	defer recovered(&err, "Close")
+	m.access.Lock()
+	defer m.access.Unlock()
+	if m.closed {
+		return nil
+	}
+	m.closed = true
+	if m.sm == nil {
+		return nil
+	}
+	if d, ok := m.sm.(group.Destroyer); ok && destroy {
+		if err := d.Destroy(); err != nil {
+			return fmt.Errorf("state machine: destroy: %w", err)
+		}
+		return nil
+	}
+	if err := m.sm.Close(); err != nil {
+		return fmt.Errorf("state machine: close: %w", err)
+	}
+	return nil
+}

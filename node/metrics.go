@@ -1,0 +1,110 @@
+package node
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/raftyard/raftyard/storage"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// counters are what a node counts while it works. All rise only.
+type counters struct {
+	messagesRefused     atomic.Uint64 // by raft or by the node's own checks
+	messagesDropped     atomic.Uint64 // a worker's mailbox was full
+	messagesStrange     atomic.Uint64 // for a replica that is not here
+	messagesUnaddressed atomic.Uint64 // to a member whose node is not known
+
+	proposalsApplied    atomic.Uint64
+	proposalsNotApplied atomic.Uint64
+	proposalsUnknown    atomic.Uint64
+	reads               atomic.Uint64
+	leaderChanges       atomic.Uint64
+	replicasStopped     atomic.Uint64
+
+	snapshotsTaken     atomic.Uint64
+	snapshotsSent      atomic.Uint64
+	snapshotsFailed    atomic.Uint64
+	snapshotsReceived  atomic.Uint64
+	snapshotsInstalled atomic.Uint64
+}
+
+type outcome uint8
+
+const (
+	applied outcome = iota
+	notApplied
+	unknown
+)
+
+func outcomeOf(err error) outcome {
+	switch {
+	case err == nil:
+		return applied
+	case errors.Is(err, ErrUnknownOutcome):
+		return unknown
+	default:
+		return notApplied
+	}
+}
+
+func (c *counters) count(o outcome) {
+	switch o {
+	case applied:
+		c.proposalsApplied.Add(1)
+	case notApplied:
+		c.proposalsNotApplied.Add(1)
+	case unknown:
+		c.proposalsUnknown.Add(1)
+	}
+}
+
+// Metrics are figures of a node since its start, or as they are now.
+type Metrics struct {
+	Replicas, Leaders, Stopped int // now, without the system group
+	Groups, Nodes              int // in the registry, now
+	ApplyBacklogBytes          int64
+
+	MessagesRefused, MessagesDropped, MessagesStrange, MessagesUnaddressed uint64
+
+	ProposalsApplied, ProposalsNotApplied, ProposalsUnknown uint64
+	Reads, LeaderChanges                                    uint64
+
+	SnapshotsTaken, SnapshotsSent, SnapshotsFailed uint64
+	SnapshotsReceived, SnapshotsInstalled          uint64
+
+	DiskFreeBytes int64
+	Store         storage.Stats
+	Transport     transport.Stats
+	Peers         []transport.PeerStatus
+}
+
+// Metrics returns the node's figures. It is cheap enough to be called often.
+func (n *Node) Metrics() Metrics {
+	c := &n.metrics
+	m := Metrics{
+		MessagesRefused: c.messagesRefused.Load(), MessagesDropped: c.messagesDropped.Load(),
+		MessagesStrange: c.messagesStrange.Load(), MessagesUnaddressed: c.messagesUnaddressed.Load(),
+		ProposalsApplied:    c.proposalsApplied.Load(),
+		ProposalsNotApplied: c.proposalsNotApplied.Load(),
+		ProposalsUnknown:    c.proposalsUnknown.Load(),
+		Reads:               c.reads.Load(), LeaderChanges: c.leaderChanges.Load(),
+		SnapshotsTaken: c.snapshotsTaken.Load(), SnapshotsSent: c.snapshotsSent.Load(),
+		SnapshotsFailed: c.snapshotsFailed.Load(), SnapshotsReceived: c.snapshotsReceived.Load(),
+		SnapshotsInstalled: c.snapshotsInstalled.Load(),
+		DiskFreeBytes:      diskFree(n.cfg.Dir),
+		Store:              n.store.Stats(),
+		Transport:          n.transport.Stats(),
+		Peers:              n.transport.Peers(),
+	}
+	m.Replicas, m.Leaders = n.countReplicas()
+	for _, r := range n.allReplicas() {
+		if r.fault() != nil {
+			m.Stopped++
+		}
+		m.ApplyBacklogBytes += r.machine.backlog()
+	}
+	counts := n.registry.Counts()
+	m.Groups, m.Nodes = counts.Groups, counts.Nodes
+	return m
+}

@@ -1,0 +1,296 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/node/registry"
+	"github.com/raftyard/raftyard/storage"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// clusterNamespace makes cluster ids out of cluster names (UUID version 5).
+var clusterNamespace = uuid.MustParse("6f0b6a0e-7c1c-5d1f-9d0e-2f6b5b1c0a77")
+
+// carrier is what the node needs of a transport.
+type carrier interface {
+	Send(batch []transport.Envelope)
+	Request(ctx context.Context, to raftyard.NodeID, kind uint8, body []byte) ([]byte, error)
+	SendSnapshot(ctx context.Context, env transport.Envelope, body io.WriterTo) error
+	Peers() []transport.PeerStatus
+	Stats() transport.Stats
+	Close() error
+}
+
+// A Node is a member of many raft groups. Its methods may be called from any
+// goroutine.
+type Node struct {
+	cfg       Config
+	logger    *slog.Logger
+	cluster   uuid.UUID
+	started   time.Time
+	store     *storage.Store
+	transport carrier
+	committer *committer
+	appliers  *appliers
+	sender    *snapshotSender
+	files     *background
+	lifecycle *lifecycle
+	registry  *registry.Registry
+	workers   []*worker
+	metrics   counters
+	hints     leaderHints
+	watchers  watchers
+
+	mu       sync.RWMutex
+	replicas map[raftyard.GroupID]*replica
+	tallied  bool // all replicas found on the disk are open
+
+	closing  chan struct{} // closed when Close begins: nothing new is taken
+	stopped  chan struct{} // closed when everything has stopped
+	failed   chan struct{} // closed when the log store has failed
+	failOnce sync.Once
+	failure  atomic.Pointer[error]
+
+	closeOnce sync.Once
+	closeErr  error
+	wg        sync.WaitGroup  // clock, housekeeping
+	running   context.Context // ends when the node stops
+	cancel    context.CancelFunc
+	chunk     int64       // most bytes of entries in one write
+	ready     atomic.Bool // the start-up gate was passed
+}
+
+// Open starts a node: it opens the data directory, brings every replica in it
+// back, and connects to the peers. It returns when the node takes requests; it
+// does not wait for other nodes.
+func Open(ctx context.Context, cfg Config) (*Node, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	n := &Node{
+		cfg:      cfg,
+		logger:   cfg.Logger,
+		cluster:  uuid.NewSHA1(clusterNamespace, []byte(cfg.Cluster)),
+		started:  time.Now(),
+		replicas: make(map[raftyard.GroupID]*replica),
+		closing:  make(chan struct{}),
+		stopped:  make(chan struct{}),
+		failed:   make(chan struct{}),
+	}
+	n.running, n.cancel = context.WithCancel(context.Background())
+	if err := n.start(ctx); err != nil {
+		return nil, errors.Join(err, n.stop())
+	}
+	return n, nil
+}
+
+// start brings the parts up in the order in which they need each other.
+func (n *Node) start(ctx context.Context) error {
+	store, err := storage.Open(storage.Options{
+		Dir: n.cfg.Dir, Cluster: n.cluster, Node: n.cfg.ID,
+		CacheBytes: n.cfg.CacheBytes, MemTableSize: n.cfg.MemTableSize, Logger: n.logger,
+	})
+	if err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	n.store = store
+	if err := n.checkLimits(); err != nil {
+		return err
+	}
+	n.registry = registry.New(n.genesisNodes(), n.registryChanged)
+	n.lifecycle = newLifecycle(n)
+	n.files = newBackground()
+	n.committer = newCommitter(store, n.fail)
+	go n.committer.run()
+	n.appliers = newAppliers(n.stopReplica)
+	n.appliers.start(n.cfg.Appliers)
+	for range n.cfg.Workers {
+		w := newWorker(n)
+		n.workers = append(n.workers, w)
+		go w.run()
+	}
+	if err := n.foundSystemGroup(); err != nil {
+		return err
+	}
+	if err := n.openTransport(); err != nil {
+		return err
+	}
+	n.sender = newSnapshotSender(n, n.cfg.SnapshotSends)
+	if err := n.openReplicas(ctx); err != nil {
+		return err
+	}
+	n.lifecycle.start()
+	n.bootstrapElection()
+	n.wg.Go(n.clock)
+	n.wg.Go(n.housekeeping)
+	return nil
+}
+
+// checkLimits makes sure that whatever one step of a replica may hold fits into
+// one write of the log store.
+func (n *Node) checkLimits() error {
+	if err := n.cfg.Limits.Validate(); err != nil {
+		return fmt.Errorf("node: config: Limits: %w", err)
+	}
+	maxEntry := cmp.Or(n.cfg.Limits.MaxEntryBytes, defaultMaxEntry)
+	have := n.store.Limits()
+	n.chunk = min(have.MaxUpdateBytes, have.MaxBatchBytes/2) * 3 / 4
+	if maxEntry > have.MaxEntryBytes {
+		return fmt.Errorf("node: config: Limits.MaxEntryBytes is %d, the log store takes %d at most",
+			maxEntry, have.MaxEntryBytes)
+	}
+	return nil
+}
+
+// openTransport connects the node to the network.
+func (n *Node) openTransport() error {
+	cfg := transport.Config{
+		Identity: transport.Identity{
+			Cluster: n.cluster, Node: n.cfg.ID,
+			Store: n.store.Identity().Store, Boot: n.store.Identity().Boot,
+		},
+		Listener:        n.cfg.Listener,
+		Listen:          n.cfg.Listen,
+		Resolve:         n.resolve,
+		Handler:         &handler{n},
+		MaxSnapshotsOut: n.cfg.SnapshotSends, MaxSnapshotsIn: n.cfg.SnapshotReceives,
+		Logger: n.logger,
+	}
+	var err error
+	if n.cfg.Network != nil {
+		n.transport, err = n.cfg.Network.Endpoint(cfg)
+	} else {
+		n.transport, err = transport.Listen(cfg)
+	}
+	if err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	return nil
+}
+
+// resolve finds a node's address: in the registry, where it may have moved, or
+// else in the configuration.
+func (n *Node) resolve(id raftyard.NodeID) (string, bool) {
+	rec, ok := n.registry.Node(id)
+	return rec.Peer, ok && rec.Peer != ""
+}
+
+func (n *Node) genesisNodes() []registry.Node {
+	nodes := make([]registry.Node, 0, len(n.cfg.Peers))
+	for _, p := range n.cfg.Peers {
+		nodes = append(nodes, registry.Node{ID: p.ID, Peer: p.Addr, HTTP: p.HTTP, Labels: p.Labels})
+	}
+	return nodes
+}
+
+// clock ticks every worker. A worker that is late has its ticks bounded.
+func (n *Node) clock() {
+	t := time.NewTicker(n.cfg.TickInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			for _, w := range n.workers {
+				w.box.tick()
+			}
+		case <-n.running.Done():
+			return
+		}
+	}
+}
+
+// workerOf pins a group to a worker.
+func (n *Node) workerOf(g raftyard.GroupID) *worker {
+	// Fibonacci hashing spreads ids that follow one another.
+	const golden = 0x9E3779B97F4A7C15
+	return n.workers[(uint64(g)*golden>>32)%uint64(len(n.workers))]
+}
+
+// replica returns this node's replica of a group, serving or stopped, or nil.
+func (n *Node) replica(g raftyard.GroupID) *replica {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.replicas[g]
+}
+
+// allReplicas returns every replica, in no order.
+func (n *Node) allReplicas() []*replica {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	rs := make([]*replica, 0, len(n.replicas))
+	for _, r := range n.replicas {
+		rs = append(rs, r)
+	}
+	return rs
+}
+
+// stopReplica stops a replica that cannot go on. It stays on disk and in view.
+func (n *Node) stopReplica(r *replica, reason error) {
+	if !r.serving() {
+		return
+	}
+	n.logger.Error("replica stopped; the rest of the node goes on",
+		groupAttr(r.group), replicaAttr(r.id), errAttr(reason))
+	n.metrics.replicasStopped.Add(1)
+	r.stopServing(reason)
+	r.worker.box.control(func() { r.worker.remove(r) })
+	n.noteChange()
+}
+
+// fail is called when the log store cannot write any more. What is on its disk
+// is unknown; only a restart can learn it. Nothing is vouched for from here on.
+func (n *Node) fail(err error) {
+	n.failOnce.Do(func() {
+		n.failure.Store(&err)
+		n.logger.Error("the log store has failed; this node vouches for nothing any more "+
+			"and must be restarted", errAttr(err))
+		close(n.failed)
+	})
+}
+
+// Failed is closed when the log store has failed. The program should stop
+// listening and exit; a restart finds out what was kept.
+func (n *Node) Failed() <-chan struct{} { return n.failed }
+
+// Err returns why the node failed, or nil.
+func (n *Node) Err() error {
+	if p := n.failure.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// ID returns the node's id.
+func (n *Node) ID() raftyard.NodeID { return n.cfg.ID }
+
+// withDeadline gives ctx the default timeout if it has no deadline.
+func (n *Node) withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, n.cfg.DefaultTimeout)
+}
+
+func groupAttr(g raftyard.GroupID) slog.Attr     { return slog.Uint64("group", uint64(g)) }
+func replicaAttr(r raftyard.ReplicaID) slog.Attr { return slog.Uint64("replica", uint64(r)) }
+func nodeAttr(id raftyard.NodeID) slog.Attr      { return slog.Uint64("node", uint64(id)) }
+func errAttr(err error) slog.Attr                { return slog.Any("error", err) }
+func countAttr(c int) slog.Attr                  { return slog.Int("count", c) }
+func stepAttr(what string) slog.Attr             { return slog.String("what", what) }
+func stackAttr(stack []byte) slog.Attr           { return slog.String("stack", string(stack)) }
+
+// compile-time checks of what embedders rely on.
+var _ group.StateMachine = (*registry.Registry)(nil)

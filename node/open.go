@@ -1,0 +1,301 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/google/uuid"
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/storage"
+)
+
+// systemKind names the state machine of the system group.
+const systemKind = "system"
+
+// foundSystemGroup makes this node's replica of the system group at the node's
+// very first start. Its members come from the configuration, the same on every
+// node: it is the only group that is not grown from one seed.
+func (n *Node) foundSystemGroup() error {
+	if st, ok := n.store.Replica(raftyard.SystemGroup); ok {
+		if want := n.systemIncarnation(); st.Incarnation != want {
+			return fmt.Errorf("node: %w: the data directory was founded with another list of nodes; "+
+				"give the node its original list, and join further nodes through the API", ErrInvalid)
+		}
+		return nil
+	}
+	if boot := n.store.Identity().Boot; boot > 1 && len(n.store.Replicas()) > 0 {
+		return fmt.Errorf("node: %w: the data directory has replicas but none of the system group",
+			ErrFaulty)
+	}
+	d := n.systemDescriptor()
+	self, ok := d.MemberOn(n.cfg.ID)
+	if !ok {
+		return fmt.Errorf("node: %w: node %d is not among the founding nodes", ErrInvalid, n.cfg.ID)
+	}
+	c := creation{
+		group: raftyard.SystemGroup, incarnation: d.Incarnation, id: self.ID, genesis: &d,
+	}
+	result := make(chan error, 1)
+	n.committer.submit(n.lifecycle.createWrite(c, func(err error) { result <- err }))
+	if err := <-result; err != nil {
+		return fmt.Errorf("node: found the system group: %w", err)
+	}
+	return nil
+}
+
+// foundingIDs are the ids of the configured nodes, in order.
+func (n *Node) foundingIDs() []raftyard.NodeID {
+	ids := make([]raftyard.NodeID, 0, len(n.cfg.Peers))
+	for _, p := range n.cfg.Peers {
+		ids = append(ids, p.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// systemIncarnation is the same on every node of a cluster that is configured
+// with the same nodes, and on no other.
+func (n *Node) systemIncarnation() raftyard.Incarnation {
+	b := []byte(systemKind)
+	for _, id := range n.foundingIDs() {
+		b = binary.BigEndian.AppendUint64(b, uint64(id))
+	}
+	return raftyard.Incarnation(uuid.NewSHA1(n.cluster, b))
+}
+
+func (n *Node) systemDescriptor() group.Descriptor {
+	ids := n.foundingIDs()
+	d := group.Descriptor{
+		Group: raftyard.SystemGroup, Incarnation: n.systemIncarnation(), Kind: systemKind,
+		Epoch: 1, NextReplica: raftyard.ReplicaID(len(ids) + 1),
+		SnapshotEntries: defaultSnapshots, TrailingEntries: defaultSnapshots / 2,
+	}
+	for i, id := range ids {
+		role := group.Voter
+		if i >= maxSystemVoters {
+			role = group.Learner
+		}
+		d.Members = append(d.Members, group.Member{
+			ID: raftyard.ReplicaID(i + 1), Node: id, Role: role,
+		})
+	}
+	return d
+}
+
+// openReplicas brings back what is on the disk. A replica that cannot be opened
+// is shown as stopped; it does not keep the others from working.
+func (n *Node) openReplicas(ctx context.Context) error {
+	for _, st := range n.store.Replicas() {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("node: open: %w", err)
+		}
+		if st.Tombstone != nil {
+			if !st.Tombstone.Purged {
+				n.purge(st)
+			}
+			continue
+		}
+		if err := n.openReplica(st.Group); err != nil {
+			n.logger.Error("replica not started; the rest of the node goes on",
+				groupAttr(st.Group), errAttr(err))
+		}
+	}
+	n.mu.Lock()
+	n.tallied = true
+	n.mu.Unlock()
+	if r := n.replica(raftyard.SystemGroup); r == nil || !r.serving() {
+		return fmt.Errorf("node: the replica of the system group cannot be opened: %w", r.goneReason())
+	}
+	return nil
+}
+
+// openReplica starts a replica that is in the log store. One that cannot be
+// started is kept as stopped, with the error as its reason.
+func (n *Node) openReplica(g raftyard.GroupID) error {
+	st, ok := n.store.Replica(g)
+	if !ok || st.Tombstone != nil {
+		return fmt.Errorf("group %d: %w", g, ErrNoReplica)
+	}
+	r := n.newReplica(st)
+	err := n.load(r, st)
+	if err != nil {
+		r.view.Store(&view{Role: "none", State: r.meta.State})
+		r.stopServing(fmt.Errorf("%w: %w", ErrFaulty, err))
+	}
+	n.mu.Lock()
+	n.replicas[g] = r
+	n.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	r.worker.box.control(func() {
+		r.worker.guard(r, "start", func() { r.worker.begin(r) })
+	})
+	return nil
+}
+
+func (n *Node) newReplica(st storage.Replica) *replica {
+	return &replica{
+		group: st.Group, incarnation: st.Incarnation, id: st.ID, node: n.cfg.ID,
+		worker: n.workerOf(st.Group),
+		logger: n.logger.With(groupAttr(st.Group), replicaAttr(st.ID)),
+		gone:   make(chan struct{}),
+		machine: &machine{
+			env:     n.env(st),
+			factory: n.factory,
+		},
+	}
+}
+
+// env is what a replica's state machine is told.
+func (n *Node) env(st storage.Replica) group.Env {
+	return group.Env{
+		Group: st.Group, Incarnation: st.Incarnation, Replica: st.ID, Node: n.cfg.ID,
+		Dir: filepath.Join(n.cfg.Dir, "replicas",
+			strconv.FormatUint(uint64(st.Group), 10)+"-"+st.Incarnation.String()[:8]+
+				"-"+strconv.FormatUint(uint64(st.ID), 10)),
+		Logger: n.logger.With(groupAttr(st.Group)),
+	}
+}
+
+// factory finds the factory of a kind.
+func (n *Node) factory(kind string) (group.Factory, error) {
+	if kind == systemKind {
+		return func(group.Env) (group.StateMachine, error) { return n.registry, nil }, nil
+	}
+	f := n.cfg.Kinds[kind]
+	if f == nil {
+		return nil, fmt.Errorf("kind %q is not one of %q", kind, n.cfg.kindNames())
+	}
+	return f, nil
+}
+
+// load makes a replica ready to run: its record, its state machine at the right
+// index, and raft on top.
+func (n *Node) load(r *replica, st storage.Replica) error {
+	if st.Damage != nil {
+		return st.Damage
+	}
+	m, err := decodeMeta(st.Meta)
+	if err != nil {
+		return err
+	}
+	r.meta = m
+	if r.log = n.store.Log(r.group); r.log == nil {
+		return fmt.Errorf("group %d: %w: no log", r.group, ErrFaulty)
+	}
+	if err := n.finishInstall(r); err != nil {
+		return err
+	}
+	n.sweepFiles(r.machine.env.Dir, r.meta)
+	if err := r.loadMachine(); err != nil {
+		return err
+	}
+	r.raft, err = group.New(group.Config{
+		Group: r.group, Node: n.cfg.ID, Replica: r.id, Incarnation: r.incarnation,
+		Storage: r.log, State: r.meta.State, Applied: r.machine.position.applied,
+		ElectionTicks: n.cfg.ElectionTicks, HeartbeatTicks: n.cfg.HeartbeatTicks,
+		Limits: n.cfg.Limits, Logger: n.logger,
+	})
+	if err != nil {
+		return err
+	}
+	r.applied.Store(r.machine.position.applied)
+	if snap, err := r.log.Snapshot(); err == nil {
+		r.snap.index = snap.GetMetadata().GetIndex()
+	}
+	if len(r.meta.State.Descriptor.Members) > 0 {
+		r.schedule(true)
+	}
+	return nil
+}
+
+// loadMachine opens the state machine and finds out where it stands.
+func (r *replica) loadMachine() error {
+	m, d := r.machine, r.meta.State.Descriptor
+	if len(d.Members) == 0 {
+		return nil // no state yet; it comes with a snapshot
+	}
+	if err := m.open(d.Kind); err != nil {
+		return err
+	}
+	at := r.meta.Floor
+	index, durable, err := m.machineApplied()
+	switch {
+	case err != nil:
+		return err
+	case durable && index < at.Machine:
+		return fmt.Errorf("the state machine is at index %d, but had reached %d: it has lost state",
+			index, at.Machine)
+	case durable && index > at.Index:
+		m.lastCommand = index
+		at.Index = index
+		if at.Term, err = r.log.Term(index); err != nil {
+			return fmt.Errorf("the state machine is at index %d, which the log does not reach: %w",
+				index, err)
+		}
+	case durable:
+		m.lastCommand = index
+	case at.File != "":
+		if err := m.restore(filepath.Join(m.env.Dir, at.File)); err != nil {
+			return err
+		}
+	}
+	m.position = position{applied: at.Index, term: at.Term, state: r.meta.State}
+	return nil
+}
+
+// finishInstall completes the installation of a snapshot that a crash has
+// interrupted: the state machine is restored (again), then the log is reset.
+func (n *Node) finishInstall(r *replica) error {
+	in := r.meta.Install
+	if in == nil {
+		return nil
+	}
+	manifest, err := group.DecodeManifest(in.Manifest)
+	if err != nil {
+		return fmt.Errorf("interrupted installation of a snapshot: %w", err)
+	}
+	fl, err := r.machine.take(manifest.State.Descriptor.Kind, manifest.State, in)
+	if err != nil {
+		return fmt.Errorf("interrupted installation of a snapshot at index %d: %w", in.Index, err)
+	}
+	save, err := group.FinishInstall(r.log.HardState(),
+		group.NewSnapshot(in.Index, in.Term, manifest))
+	if err != nil {
+		return fmt.Errorf("interrupted installation of a snapshot: %w", err)
+	}
+	r.meta.Install, r.meta.Floor, r.meta.State = nil, fl, manifest.State
+	result := make(chan error, 1)
+	n.committer.submit(write{
+		group: r.group, done: func(err error) { result <- err },
+		update: storage.Update{
+			HardState: save.HardState, Reset: true, Snapshot: save.Snapshot, Meta: r.meta.encode(),
+		},
+	})
+	return <-result
+}
+
+// begin is a replica's first moment in its worker.
+func (w *worker) begin(r *replica) {
+	w.add(r)
+	if len(r.meta.State.Descriptor.Members) == 0 {
+		return
+	}
+	if voters := r.meta.State.Descriptor.Voters(); len(voters) == 1 && voters[0].ID == r.id {
+		// Nobody else could lead; there is nothing to wait for.
+		if err := r.raft.Campaign(); err != nil {
+			r.logger.Warn("campaign", errAttr(err))
+		}
+	}
+	w.maybeSnapshot(r)
+	w.node.lifecycle.attend(r)
+}

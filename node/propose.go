@@ -1,0 +1,246 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/wire"
+)
+
+// Consistency says how fresh a read must be.
+type Consistency uint8
+
+const (
+	// Linearizable reads see every write that was acknowledged before the read
+	// began, wherever.
+	Linearizable Consistency = iota
+	// Stale reads see some earlier state; which one is unknown, but a replica
+	// never goes back.
+	Stale
+)
+
+const (
+	minRetry = 5 * time.Millisecond
+	maxRetry = 200 * time.Millisecond
+)
+
+// Propose has a command applied by a group and returns the state machine's
+// result. Any node may propose, with or without a replica: the command goes to
+// the group's leader, and waits for one until ctx ends.
+//
+// On an error, [NotApplied] tells whether the command certainly has no effect;
+// otherwise the error is [ErrUnknownOutcome]. Propose repeats only what certainly
+// was not logged.
+func (n *Node) Propose(ctx context.Context, g raftyard.GroupID, cmd []byte) (group.Result, error) {
+	ctx, cancel := n.withDeadline(ctx)
+	defer cancel()
+	p := group.Proposal{ID: newMessageID(), Data: cmd}
+	var res group.Result
+	err := n.atLeader(ctx, g, func(to raftyard.NodeID) (err error) {
+		if to == n.cfg.ID {
+			res, err = n.proposeLocal(ctx, g, p)
+		} else {
+			res, err = n.proposeAt(ctx, to, g, p)
+		}
+		return err
+	})
+	n.metrics.count(outcomeOf(err))
+	return res, err
+}
+
+// proposeLocal proposes through this node's replica.
+func (n *Node) proposeLocal(
+	ctx context.Context, g raftyard.GroupID, p group.Proposal,
+) (group.Result, error) {
+	r, err := n.serving(g)
+	if err != nil {
+		return group.Result{}, err
+	}
+	c := newCall(r)
+	p.Token = c
+	if !r.worker.box.propose(proposal{r: r, p: p}) {
+		return group.Result{}, fmt.Errorf("group %d: %w", g, ErrOverloaded)
+	}
+	return c.wait(ctx)
+}
+
+// proposeAt sends the command to the node that is believed to lead.
+func (n *Node) proposeAt(
+	ctx context.Context, to raftyard.NodeID, g raftyard.GroupID, p group.Proposal,
+) (group.Result, error) {
+	body := make([]byte, 0, len(p.Data)+40)
+	body = wire.AppendUvarint(body, uint64(g))
+	body = wire.AppendID(body, p.ID)
+	body = wire.AppendBytes(body, p.Data)
+	answer, err := n.ask(ctx, to, askPropose, body)
+	if err != nil {
+		return group.Result{}, err
+	}
+	r := wire.NewReader(answer)
+	res := group.Result{Index: r.Uvarint(), Data: r.Bytes()}
+	if err := r.Close(); err != nil {
+		return group.Result{}, fmt.Errorf("%w: answer of node %d: %w", ErrUnknownOutcome, to, err)
+	}
+	return res, nil
+}
+
+// serving returns this node's replica if it takes requests.
+func (n *Node) serving(g raftyard.GroupID) (*replica, error) {
+	r := n.replica(g)
+	switch {
+	case n.isClosing() && g != raftyard.SystemGroup:
+		return nil, fmt.Errorf("%w: node %d", ErrClosed, n.cfg.ID)
+	case r == nil:
+		return nil, fmt.Errorf("group %d: %w", g, ErrNoReplica)
+	case !r.serving():
+		return nil, fmt.Errorf("group %d: %w", g, r.goneReason())
+	case !r.view.Load().initialized():
+		return nil, fmt.Errorf("group %d: %w: %w", g, ErrNoReplica, errNoState)
+	}
+	return r, nil
+}
+
+// atLeader calls try with the node that leads the group, as far as is known,
+// until try succeeds, or fails in a way that trying again cannot help or might
+// repeat an effect, or ctx ends.
+func (n *Node) atLeader(
+	ctx context.Context, g raftyard.GroupID, try func(to raftyard.NodeID) error,
+) error {
+	wait := minRetry
+	var avoid raftyard.NodeID
+	var last error
+	for {
+		to, err := n.leaderOrMember(g, avoid)
+		if err != nil {
+			return err
+		}
+		if to != 0 {
+			if err = try(to); !n.retryable(g, to, err) {
+				return err
+			}
+			last, avoid = err, to
+		}
+		if leader, ok := n.Leader(g); ok && leader != to {
+			wait = minRetry // somebody else: no reason to wait long
+		}
+		if !pause(ctx, wait/2+rand.N(wait)) {
+			return n.gaveUp(ctx, g, last)
+		}
+		wait = min(2*wait, maxRetry)
+	}
+}
+
+// gaveUp is the error of a request that found no leader in time.
+func (n *Node) gaveUp(ctx context.Context, g raftyard.GroupID, last error) error {
+	err := fmt.Errorf("group %d: %w: %w", g, ErrNoLeader, context.Cause(ctx))
+	if last != nil && !errors.Is(last, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w; the last attempt: %s", err, last.Error())
+	}
+	return err
+}
+
+// retryable reports whether a request that ended with err certainly had no
+// effect and may do better elsewhere or later. It also learns who leads.
+func (n *Node) retryable(g raftyard.GroupID, to raftyard.NodeID, err error) bool {
+	if err == nil {
+		if to != n.cfg.ID {
+			n.hints.set(g, to)
+		}
+		return false
+	}
+	if nl, ok := errors.AsType[*NotLeaderError](err); ok {
+		n.hints.set(g, nl.Leader)
+		return true
+	}
+	n.hints.set(g, 0)
+	if _, ok := errors.AsType[*unreachableError](err); ok {
+		return true
+	}
+	// ErrClosed, ErrFaulty: that node is going; another will lead.
+	return errors.Is(err, ErrNoReplica) || errors.Is(err, group.ErrDropped) ||
+		(to != n.cfg.ID && NotApplied(err) &&
+			(errors.Is(err, ErrClosed) || errors.Is(err, ErrFaulty)))
+}
+
+// leaderOrMember returns the node to try: the leader if one is known, or else
+// some member, which will know. Zero: nobody to try now. An error is final.
+func (n *Node) leaderOrMember(
+	g raftyard.GroupID, avoid raftyard.NodeID,
+) (raftyard.NodeID, error) {
+	if n.isClosing() {
+		return 0, fmt.Errorf("%w: node %d", ErrClosed, n.cfg.ID)
+	}
+	if leader, ok := n.Leader(g); ok {
+		return leader, nil
+	}
+	if r := n.replica(g); r != nil && r.serving() && r.view.Load().initialized() {
+		return 0, nil // our own replica will hear of a leader
+	}
+	if g == raftyard.SystemGroup {
+		return 0, nil
+	}
+	rec, ok := n.registry.Group(g)
+	if !ok || rec.Deleted {
+		return 0, fmt.Errorf("group %d: %w", g, ErrGroupNotFound)
+	}
+	members := slices.Clone(rec.Voters)
+	if r := n.replica(g); r != nil {
+		for _, m := range r.view.Load().State.Descriptor.Members {
+			members = append(members, m.Node)
+		}
+	}
+	if rec.Seed != 0 && !slices.Contains(members, rec.Seed) {
+		members = append(members, rec.Seed)
+	}
+	members = slices.DeleteFunc(members, func(id raftyard.NodeID) bool {
+		return id == n.cfg.ID || (id == avoid && len(members) > 1)
+	})
+	if len(members) == 0 {
+		return 0, nil
+	}
+	return members[rand.N(len(members))], nil
+}
+
+// Leader returns the node that leads a group, as far as this node knows.
+func (n *Node) Leader(g raftyard.GroupID) (raftyard.NodeID, bool) {
+	if r := n.replica(g); r != nil && r.serving() {
+		if v := r.view.Load(); v.initialized() {
+			return v.LeaderNode, v.LeaderNode != 0
+		}
+	}
+	return n.hints.get(g)
+}
+
+// leaderHints remembers who leads the groups that have no replica here.
+type leaderHints struct {
+	mu sync.RWMutex
+	m  map[raftyard.GroupID]raftyard.NodeID
+}
+
+func (h *leaderHints) get(g raftyard.GroupID) (raftyard.NodeID, bool) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	id, ok := h.m[g]
+	return id, ok
+}
+
+// set learns a leader; zero forgets it.
+func (h *leaderHints) set(g raftyard.GroupID, leader raftyard.NodeID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if leader == 0 {
+		delete(h.m, g)
+		return
+	}
+	if h.m == nil {
+		h.m = make(map[raftyard.GroupID]raftyard.NodeID)
+	}
+	h.m[g] = leader
+}

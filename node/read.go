@@ -1,0 +1,125 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/wire"
+)
+
+// View calls fn with this node's state machine of a group, which must have the
+// type S. With [Linearizable] it waits until the state machine has applied
+// everything that was acknowledged before View began. fn runs beside Apply, and
+// must neither change the state nor keep it.
+//
+// A node without a replica of the group gets [ErrNoReplica]; see [Node.Query] for
+// reading from anywhere.
+func View[S any](
+	ctx context.Context, n *Node, g raftyard.GroupID, c Consistency, fn func(S) error,
+) error {
+	return n.viewLocal(ctx, g, c, func(sm group.StateMachine) error {
+		s, ok := sm.(S)
+		if !ok {
+			return fmt.Errorf("group %d: %w: its state machine is a %T", g, ErrUnsupported, sm)
+		}
+		return fn(s)
+	})
+}
+
+// Query asks a group's state machine a question that it understands (see
+// [group.Querier]), here or, if this node has no replica, on one that has.
+func (n *Node) Query(
+	ctx context.Context, g raftyard.GroupID, c Consistency, query []byte,
+) ([]byte, error) {
+	ctx, cancel := n.withDeadline(ctx)
+	defer cancel()
+	if _, err := n.serving(g); err == nil {
+		answer, err := n.queryLocal(ctx, g, c, query)
+		if !errors.Is(err, ErrNoReplica) {
+			return answer, err
+		}
+	}
+	body := wire.AppendUvarint(nil, uint64(g))
+	body = append(body, byte(c))
+	body = wire.AppendBytes(body, query)
+	var answer []byte
+	err := n.atLeader(ctx, g, func(to raftyard.NodeID) (err error) {
+		if to == n.cfg.ID {
+			answer, err = n.queryLocal(ctx, g, c, query)
+		} else {
+			answer, err = n.ask(ctx, to, askQuery, body)
+		}
+		if errors.Is(err, ErrUnknownOutcome) {
+			return &unreachableError{node: to, err: readError(err)} // a read may be repeated
+		}
+		return err
+	})
+	return answer, err
+}
+
+func (n *Node) queryLocal(
+	ctx context.Context, g raftyard.GroupID, c Consistency, query []byte,
+) (answer []byte, err error) {
+	err = n.viewLocal(ctx, g, c, func(sm group.StateMachine) (err error) {
+		q, ok := sm.(group.Querier)
+		if !ok {
+			return fmt.Errorf("group %d: %w: it takes no queries", g, ErrUnsupported)
+		}
+		answer, err = q.Query(query)
+		return err
+	})
+	return answer, err
+}
+
+func (n *Node) viewLocal(
+	ctx context.Context, g raftyard.GroupID, c Consistency, fn func(group.StateMachine) error,
+) error {
+	ctx, cancel := n.withDeadline(ctx)
+	defer cancel()
+	r, err := n.serving(g)
+	if err != nil {
+		return err
+	}
+	switch c {
+	case Stale:
+	case Linearizable:
+		if err := r.readBarrier(ctx); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("%w: consistency %d", ErrInvalid, c)
+	}
+	n.metrics.reads.Add(1)
+	return r.machine.use(fn)
+}
+
+// readBarrier returns when the state machine has applied everything that was
+// acknowledged before the call. A read has no effect, so its error never says
+// that the outcome is unknown.
+func (r *replica) readBarrier(ctx context.Context) error {
+	c := newCall(r)
+	if !r.worker.box.read(c) {
+		return fmt.Errorf("group %d: %w", r.group, ErrOverloaded)
+	}
+	if _, err := c.wait(ctx); err != nil {
+		return fmt.Errorf("read: %w", readError(err))
+	}
+	return nil
+}
+
+// readError takes from an error that the outcome is unknown: that a read has
+// none is known.
+func readError(err error) error {
+	if !errors.Is(err, ErrUnknownOutcome) {
+		return err
+	}
+	for _, kind := range []error{ErrFaulty, ErrClosed, ErrNoReplica} {
+		if errors.Is(err, kind) {
+			return &remoteError{text: err.Error(), kind: kind}
+		}
+	}
+	return &remoteError{text: "the leader did not confirm the read in time", kind: ErrNoLeader}
+}

@@ -1,0 +1,183 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/node/registry"
+	"github.com/raftyard/raftyard/storage"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// A replica is this node's member of one group: the raft state, which its
+// worker owns, and the state machine, which the appliers run.
+//
+// Its life:
+//
+//	           first message, or seed
+//	(nothing) ────────────────────────▶ live ──── proof of removal ───▶ removed ──▶ (tombstone)
+//	                                     │
+//	                                     └── damage, panic, error ───▶ stopped (stays on disk, shown)
+type replica struct {
+	group       raftyard.GroupID
+	incarnation raftyard.Incarnation
+	id          raftyard.ReplicaID
+	node        raftyard.NodeID
+	worker      *worker
+	logger      *slog.Logger
+	log         *storage.Log
+	machine     *machine
+	pins        pins
+
+	// gone is closed when the replica serves nobody any more: it is removed or
+	// stopped, or the node closes. goneErr says why.
+	gone     chan struct{}
+	goneOnce sync.Once
+	goneErr  error // written before gone is closed
+
+	// applied is the index that the state machine has applied.
+	applied       atomic.Uint64
+	appliedPosted atomic.Bool // it stands in the worker's mailbox
+
+	// view is what others may know of the raft state.
+	view atomic.Pointer[view]
+
+	owned
+}
+
+// owned is the part of a replica that only its worker touches, once the replica
+// has been handed to it.
+type owned struct {
+	raft *group.Replica
+
+	// out is the step that is under way while busy is true: its append is with
+	// the committer, or its snapshot is being installed.
+	out  group.Output
+	busy bool
+
+	dirty bool // stands in the worker's list of replicas to look at
+
+	meta     meta // as last given to the committer
+	peers    map[raftyard.ReplicaID]raftyard.NodeID
+	reads    []waitingRead // by index
+	staged   *stagedSnapshot
+	snap     snapshotting
+	steering steering
+	leader   group.LeaderChange
+	active   bool // has had work since the last tick round
+}
+
+// waitingRead is a confirmed read that waits for the state machine.
+type waitingRead struct {
+	index uint64
+	call  *call
+}
+
+// A view is the part of a replica's state that is published after each change.
+type view struct {
+	Role       string
+	Term       uint64
+	Leader     raftyard.ReplicaID
+	LeaderNode raftyard.NodeID
+	State      group.State
+}
+
+// steering is what a leader does to bring its group to the wanted membership.
+type steering struct {
+	want     registry.Group // from the registry; zero ID: nothing known
+	known    bool
+	changing bool // a membership change of ours is under way
+	unmet    bool // the plan is not done
+	why      string
+	transfer *transfer
+}
+
+func (r *replica) String() string {
+	return fmt.Sprintf("group %d replica %d", r.group, r.id)
+}
+
+// stopServing closes gone, with the reason.
+func (r *replica) stopServing(reason error) {
+	r.goneOnce.Do(func() {
+		r.goneErr = reason
+		close(r.gone)
+	})
+}
+
+// goneReason is called after gone is closed.
+func (r *replica) goneReason() error { return r.goneErr }
+
+// fault returns why the replica is stopped, or nil while it is not.
+func (r *replica) fault() error {
+	select {
+	case <-r.gone:
+		if errors.Is(r.goneErr, ErrFaulty) {
+			return r.goneErr
+		}
+	default:
+	}
+	return nil
+}
+
+// serving reports whether the replica has not gone.
+func (r *replica) serving() bool {
+	select {
+	case <-r.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+// nodeOf returns the node of a member, as far as the descriptor or the messages
+// seen so far tell; zero if they do not. The worker calls it.
+func (r *replica) nodeOf(id raftyard.ReplicaID) raftyard.NodeID {
+	if id == 0 {
+		return 0
+	}
+	if m, ok := r.meta.State.Descriptor.Member(id); ok {
+		return m.Node
+	}
+	return r.peers[id]
+}
+
+// learn remembers where a message came from. A replica that has no descriptor
+// yet must be able to answer; one that has keeps what it says.
+func (r *replica) learn(from raftyard.ReplicaID, node raftyard.NodeID) {
+	if _, ok := r.meta.State.Descriptor.Member(from); ok {
+		return
+	}
+	if r.peers == nil {
+		r.peers = make(map[raftyard.ReplicaID]raftyard.NodeID, 2)
+	}
+	if len(r.peers) < maxLearnedPeers {
+		r.peers[from] = node
+	}
+}
+
+// maxLearnedPeers bounds what messages can make a replica remember.
+const maxLearnedPeers = 64
+
+// endpoint is this replica as the transport addresses it.
+func (r *replica) endpoint() transport.Endpoint {
+	return transport.Endpoint{Node: r.node, Replica: r.id}
+}
+
+// publish makes the present view visible to everybody.
+func (r *replica) publish() {
+	r.view.Store(&view{
+		Role:       r.leader.Role.String(),
+		Term:       r.leader.Term,
+		Leader:     r.leader.Leader,
+		LeaderNode: r.nodeOf(r.leader.Leader),
+		State:      r.meta.State,
+	})
+}
+
+// initialized reports whether the replica has a descriptor, and so a state.
+func (v *view) initialized() bool { return v != nil && len(v.State.Descriptor.Members) > 0 }

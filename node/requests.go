@@ -1,0 +1,209 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/wire"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// What nodes ask each other. The numbers are part of the wire format; see
+// docs/formats/node.md.
+const (
+	askPropose  uint8 = 1 // group, command id, command → index, result
+	askQuery    uint8 = 2 // group, consistency, query → answer
+	askTransfer uint8 = 3 // group, node → nothing
+	askSnapshot uint8 = 4 // group → SnapshotInfo
+	askReplica  uint8 = 5 // group → ReplicaStatus
+	askNode     uint8 = 6 // → nodeReport
+	askGroups   uint8 = 7 // after, limit → groupReport
+)
+
+// remoteCodes give the errors of this package that travel between nodes their
+// numbers. The order is part of the wire format: append only.
+var remoteCodes = []error{
+	nil, // 0: any other error
+	ErrUnknownOutcome, ErrNoLeader, ErrGroupNotFound, ErrNoReplica, ErrGroupExists,
+	ErrEpochMismatch, ErrChangeInProgress, ErrOverloaded, ErrTooLarge, ErrInvalid,
+	ErrTransfer, ErrFaulty, ErrUnsupported, ErrDiskFull, ErrClosed,
+}
+
+// codeNotLeader is the number of a NotLeaderError; its leader is in the body.
+const codeNotLeader = 100
+
+// HandleRequest serves what another node asks.
+func (h *handler) HandleRequest(
+	ctx context.Context, _ transport.Identity, kind uint8, body []byte,
+) ([]byte, error) {
+	answer, err := h.serve(ctx, kind, wire.NewReader(body))
+	if err != nil {
+		return nil, encodeError(err)
+	}
+	return answer, nil
+}
+
+func (n *Node) serve(ctx context.Context, kind uint8, r *wire.Reader) ([]byte, error) {
+	if n.isClosing() {
+		return nil, fmt.Errorf("%w: node %d", ErrClosed, n.cfg.ID)
+	}
+	switch kind {
+	case askPropose:
+		return n.servePropose(ctx, r)
+	case askQuery:
+		return n.serveQuery(ctx, r)
+	case askTransfer:
+		g, to := raftyard.GroupID(r.Uvarint()), raftyard.NodeID(r.Uvarint())
+		if err := r.Close(); err != nil {
+			return nil, err
+		}
+		return nil, n.transferLocal(ctx, g, to)
+	case askSnapshot:
+		g := raftyard.GroupID(r.Uvarint())
+		if err := r.Close(); err != nil {
+			return nil, err
+		}
+		info, err := n.snapshotLocal(ctx, g)
+		return jsonAnswer(info, err)
+	case askReplica:
+		g := raftyard.GroupID(r.Uvarint())
+		if err := r.Close(); err != nil {
+			return nil, err
+		}
+		st, err := n.RaftStatus(ctx, g)
+		return jsonAnswer(st, err)
+	case askNode:
+		return jsonAnswer(n.report(), r.Close())
+	case askGroups:
+		after, limit := raftyard.GroupID(r.Uvarint()), r.Uvarint()
+		if err := r.Close(); err != nil {
+			return nil, err
+		}
+		return jsonAnswer(n.replicaReports(after, int(min(limit, maxPage))), nil)
+	default:
+		return nil, fmt.Errorf("%w: request kind %d", ErrUnsupported, kind)
+	}
+}
+
+func jsonAnswer(v any, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}
+
+func (n *Node) servePropose(ctx context.Context, r *wire.Reader) ([]byte, error) {
+	g, id, cmd := raftyard.GroupID(r.Uvarint()), group.CommandID(r.ID()), r.Bytes()
+	if err := r.Close(); err != nil {
+		return nil, err
+	}
+	res, err := n.proposeLocal(ctx, g, group.Proposal{ID: id, Data: cmd})
+	if err != nil {
+		return nil, err
+	}
+	return wire.AppendBytes(wire.AppendUvarint(nil, res.Index), res.Data), nil
+}
+
+func (n *Node) serveQuery(ctx context.Context, r *wire.Reader) ([]byte, error) {
+	g, c, q := raftyard.GroupID(r.Uvarint()), Consistency(r.Byte()), r.Bytes()
+	if err := r.Close(); err != nil {
+		return nil, err
+	}
+	return n.queryLocal(ctx, g, c, q)
+}
+
+// encodeError puts an error into the form in which it travels.
+func encodeError(err error) error {
+	if nl, ok := errors.AsType[*NotLeaderError](err); ok {
+		body := wire.AppendUvarint(wire.AppendUvarint(nil, uint64(nl.Group)), uint64(nl.Leader))
+		return &transport.RemoteError{Code: codeNotLeader, Message: err.Error(), Body: body}
+	}
+	remote := &transport.RemoteError{Message: err.Error()}
+	for code, known := range remoteCodes {
+		if known != nil && errors.Is(err, known) {
+			remote.Code = uint16(code)
+			break
+		}
+	}
+	return remote
+}
+
+// remoteError is an error of another node: its words, and what it is to us.
+type remoteError struct {
+	text string
+	kind error
+}
+
+func (e *remoteError) Error() string { return e.text }
+func (e *remoteError) Unwrap() error { return e.kind }
+
+// decodeError turns what the transport returned into an error of this package.
+func decodeError(to raftyard.NodeID, err error) error {
+	remote, ok := errors.AsType[*transport.RemoteError](err)
+	switch {
+	case !ok && transport.NotDelivered(err):
+		return &unreachableError{node: to, err: err}
+	case !ok:
+		return fmt.Errorf("node %d: %w: %w", to, ErrUnknownOutcome, err)
+	case remote.Code == codeNotLeader:
+		r := wire.NewReader(remote.Body)
+		nl := &NotLeaderError{
+			Group: raftyard.GroupID(r.Uvarint()), Leader: raftyard.NodeID(r.Uvarint()),
+		}
+		if r.Close() == nil {
+			return nl
+		}
+	case remote.Code > 0 && int(remote.Code) < len(remoteCodes):
+		return &remoteError{text: remote.Message, kind: remoteCodes[remote.Code]}
+	}
+	return fmt.Errorf("node %d: %w: %s", to, ErrUnknownOutcome, remote.Message)
+}
+
+// unreachableError: the request certainly was not handled.
+type unreachableError struct {
+	node raftyard.NodeID
+	err  error
+}
+
+func (e *unreachableError) Error() string { return fmt.Sprintf("node %d: %v", e.node, e.err) }
+func (e *unreachableError) Unwrap() error { return e.err }
+
+// ask sends a request to another node and returns its answer.
+func (n *Node) ask(ctx context.Context, to raftyard.NodeID, kind uint8, body []byte) ([]byte, error) {
+	answer, err := n.transport.Request(ctx, to, kind, body)
+	if err != nil {
+		return nil, decodeError(to, err)
+	}
+	return answer, nil
+}
+
+// askJSON asks and decodes the answer into v.
+func (n *Node) askJSON(
+	ctx context.Context, to raftyard.NodeID, kind uint8, body []byte, v any,
+) error {
+	answer, err := n.ask(ctx, to, kind, body)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, v); err != nil {
+		return fmt.Errorf("node %d: answer to request %d: %w", to, kind, err)
+	}
+	return nil
+}
+
+// pause waits for d or until ctx ends, and reports whether ctx still goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,187 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/transport"
+)
+
+const (
+	// maxSnapshotQueue bounds the snapshots that wait to be sent. More are
+	// reported as failed; raft asks again.
+	maxSnapshotQueue = 1024
+	// snapshotTimeout ends a transfer that gets nowhere; the transport ends one
+	// that stalls much earlier.
+	snapshotTimeout = time.Hour
+)
+
+// A sendJob is a snapshot that raft wants a follower to have.
+type sendJob struct {
+	r   *replica
+	env transport.Envelope
+}
+
+// snapshotSender sends snapshots from a fixed number of goroutines. The state
+// machine's view is taken only when its turn comes.
+type snapshotSender struct {
+	node   *Node
+	queue  chan *sendJob
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+func newSnapshotSender(n *Node, senders int) *snapshotSender {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &snapshotSender{node: n, queue: make(chan *sendJob, maxSnapshotQueue), cancel: cancel}
+	for range senders {
+		s.wg.Go(func() { s.run(ctx) })
+	}
+	return s
+}
+
+func (s *snapshotSender) close() {
+	s.cancel()
+	s.wg.Wait()
+}
+
+func (s *snapshotSender) run(ctx context.Context) {
+	for {
+		select {
+		case j := <-s.queue:
+			s.send(ctx, j)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sendSnapshot takes a MsgSnap out of the stream of messages. An empty state
+// travels in the message itself; any other as a stream of its own.
+func (w *worker) sendSnapshot(r *replica, env transport.Envelope) {
+	to := env.To.Replica
+	manifest, err := group.DecodeManifest(env.Message.GetSnapshot().GetData())
+	switch {
+	case err != nil:
+		r.raft.ReportSnapshot(to, false)
+		w.node.logger.Error("own snapshot manifest", groupAttr(r.group), errAttr(err))
+	case manifest.Empty:
+		w.outgoing = append(w.outgoing, env)
+		// Raft must not wait for word of a message that may be lost: from here
+		// it probes, and sends the snapshot again if that shows it is needed.
+		r.raft.ReportSnapshot(to, true)
+	default:
+		select {
+		case w.node.sender.queue <- &sendJob{r: r, env: env}:
+		default:
+			r.raft.ReportSnapshot(to, false)
+		}
+	}
+}
+
+// send streams one snapshot and tells raft, once, how that ended.
+func (s *snapshotSender) send(ctx context.Context, j *sendJob) {
+	r := j.r
+	err := s.stream(ctx, j)
+	if err != nil {
+		s.node.metrics.snapshotsFailed.Add(1)
+		if !errors.Is(err, context.Canceled) {
+			s.node.logger.Warn("snapshot not delivered; it will be tried again",
+				groupAttr(r.group), nodeAttr(j.env.To.Node), errAttr(err))
+		}
+	} else {
+		s.node.metrics.snapshotsSent.Add(1)
+	}
+	r.worker.box.control(func() {
+		r.worker.guard(r, "report a snapshot", func() {
+			r.raft.ReportSnapshot(j.env.To.Replica, err == nil)
+			r.worker.touch(r)
+		})
+	})
+}
+
+func (s *snapshotSender) stream(ctx context.Context, j *sendJob) error {
+	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
+	defer cancel()
+	r := j.r
+	r.pins.add(j, j.env.Message.GetSnapshot().GetMetadata().GetIndex())
+	defer r.pins.remove(j)
+	content, at, err := s.node.viewOf(ctx, r)
+	if err != nil {
+		return err
+	}
+	env := j.env
+	env.Message = &raftpb.Message{
+		Type:     raftpb.MsgSnap.Enum(),
+		To:       env.Message.To,
+		From:     env.Message.From,
+		Term:     env.Message.Term,
+		Snapshot: newSnapshot(at, r.machine.size()),
+	}
+	err = s.node.transport.SendSnapshot(ctx, env, content)
+	if cerr := content.Close(); err == nil && cerr != nil {
+		err = fmt.Errorf("close snapshot: %w", cerr)
+	}
+	return err
+}
+
+// viewOf gets a state machine's view of its state between two applies, so that
+// the log index that it is the state of is known.
+func (n *Node) viewOf(ctx context.Context, r *replica) (group.Snapshot, position, error) {
+	type taken struct {
+		s   group.Snapshot
+		at  position
+		err error
+	}
+	got := make(chan taken, 1)
+	n.appliers.add(r, task{
+		run: func(m *machine) {
+			if !r.serving() {
+				got <- taken{err: r.goneReason()}
+				return
+			}
+			s, err := m.snapshot()
+			got <- taken{s: s, at: m.position, err: err}
+		},
+		drop: func(reason error) { got <- taken{err: reason} },
+	})
+	select {
+	case t := <-got:
+		return t.s, t.at, t.err
+	case <-ctx.Done():
+	case <-r.gone:
+	}
+	// The task may run yet; what it takes must be given back.
+	n.files.start(func() {
+		select {
+		case t := <-got:
+			if t.s != nil {
+				if err := t.s.Close(); err != nil {
+					n.logger.Warn("close snapshot", groupAttr(r.group), errAttr(err))
+				}
+			}
+		case <-n.stopped:
+		}
+	})
+	if err := ctx.Err(); err != nil {
+		return nil, position{}, err
+	}
+	return nil, position{}, r.goneReason()
+}
+
+// newMessageID is a random id for a command, see [group.CommandID].
+func newMessageID() group.CommandID { return group.CommandID(uuid.New()) }
+
+// reservedID reports whether raft keeps the id for itself.
+func reservedID(id raftyard.ReplicaID) bool {
+	return id == 0 || uint64(id) == raft.LocalAppendThread || uint64(id) == raft.LocalApplyThread
+}

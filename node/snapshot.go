@@ -1,0 +1,300 @@
+package node
+
+import (
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/storage"
+)
+
+// snapshotting is a replica's making of its own snapshots. For a state machine
+// that is durable a snapshot is a mark in the log store: up to here the log is
+// not needed. For one that is not, it is a file, which the next start reads.
+type snapshotting struct {
+	index   uint64 // of the newest snapshot
+	next    uint64 // the applied index at which the next one is due
+	running bool
+	waiters []chan snapshotResult
+	old     []string // files to remove once what replaces them is durable
+}
+
+// snapshotResult is what a state machine's snapshot amounts to.
+type snapshotResult struct {
+	at    position
+	floor floor
+	bytes int64
+	err   error
+}
+
+// pins are log indexes that must stay while a snapshot is on its way: its
+// receiver goes on from there.
+type pins struct {
+	mu sync.Mutex
+	at map[*sendJob]uint64
+}
+
+func (p *pins) add(j *sendJob, index uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at == nil {
+		p.at = make(map[*sendJob]uint64)
+	}
+	p.at[j] = index
+}
+
+func (p *pins) remove(j *sendJob) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.at, j)
+}
+
+// bound returns index, or less where something is pinned below.
+func (p *pins) bound(index uint64) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, at := range p.at {
+		index = min(index, at)
+	}
+	return index
+}
+
+// schedule sets when the next snapshot is due. The first one of a replica comes
+// a little earlier, by an amount that differs from group to group, so that
+// groups under equal load do not all take theirs at the same moment.
+func (r *replica) schedule(first bool) {
+	every := r.meta.State.Descriptor.SnapshotEntries
+	if every == 0 {
+		every = defaultSnapshots
+	}
+	r.snap.next = r.snap.index + every
+	if first {
+		h := fnv.New64a()
+		_, _ = fmt.Fprint(h, r.group) // a hash never fails to take bytes
+		r.snap.next -= h.Sum64() % (every/8 + 1)
+	}
+}
+
+// maybeSnapshot takes a snapshot when enough was applied since the last one.
+func (w *worker) maybeSnapshot(r *replica) {
+	if !r.snap.running && r.snap.next != 0 && r.applied.Load() >= r.snap.next {
+		w.takeSnapshot(r)
+	}
+}
+
+// takeSnapshot starts a snapshot.
+func (w *worker) takeSnapshot(r *replica) {
+	r.snap.running = true
+	report := func(res snapshotResult) {
+		w.box.control(func() { w.guard(r, "keep a snapshot", func() { w.snapshotTaken(r, res) }) })
+	}
+	w.node.appliers.add(r, task{
+		run: func(m *machine) {
+			if !r.serving() {
+				return
+			}
+			w.node.mark(r, m, report)
+		},
+		drop: func(reason error) { report(snapshotResult{err: reason}) },
+	})
+}
+
+// mark finds out what the state machine has, and has what is not durable
+// written to a file on another goroutine.
+func (n *Node) mark(r *replica, m *machine, report func(snapshotResult)) {
+	res := snapshotResult{at: m.position}
+	res.floor = floor{Index: res.at.applied, Term: res.at.term}
+	machineIndex, durable, err := m.machineApplied()
+	switch {
+	case err != nil:
+		res.err = err
+	case durable && machineIndex < m.lastCommand:
+		res.err = fmt.Errorf("the state machine is durable up to index %d only, of %d",
+			machineIndex, m.lastCommand)
+	case durable:
+		res.floor.Machine = machineIndex
+		res.bytes = m.size()
+	default:
+		snap, err := m.snapshot()
+		if err == nil {
+			n.files.start(func() { report(writeSnapshotFile(m.env.Dir, snap, res)) })
+			return
+		}
+		res.err = err
+	}
+	report(res)
+}
+
+// writeSnapshotFile writes a state machine's snapshot to a new, synced file.
+func writeSnapshotFile(dir string, s group.Snapshot, res snapshotResult) snapshotResult {
+	name := fmt.Sprintf("%s%020d-%s", snapshotPrefix, res.at.applied, uuid.NewString()[:8])
+	n, err := writeFileSync(dir, name, s)
+	if cerr := s.Close(); err == nil && cerr != nil {
+		err = fmt.Errorf("close snapshot: %w", cerr)
+	}
+	res.floor.File, res.bytes, res.err = name, n, err
+	return res
+}
+
+// snapshotTaken notes the snapshot in the log store and cuts the log behind it.
+func (w *worker) snapshotTaken(r *replica, res snapshotResult) {
+	if res.err == nil && (res.at.applied <= r.snap.index || r.out.Install != nil) {
+		// A snapshot from the leader overtook ours, or nothing came since.
+		w.endSnapshot(r, snapshotResult{at: position{applied: r.snap.index}, bytes: res.bytes})
+		return
+	}
+	if res.err != nil {
+		w.node.logger.Warn("snapshot postponed", groupAttr(r.group), errAttr(res.err))
+		w.endSnapshot(r, res)
+		return
+	}
+	r.obsolete(r.meta.Floor.File)
+	r.meta.Floor = res.floor
+	u := storage.Update{
+		Snapshot:  newSnapshot(res.at, res.bytes),
+		CompactTo: r.compactTo(res.at.applied),
+		Meta:      r.meta.encode(),
+	}
+	w.writes = append(w.writes, write{group: r.group, update: u, done: func(err error) {
+		res.err = err
+		w.box.control(func() { w.guard(r, "end a snapshot", func() { w.endSnapshot(r, res) }) })
+	}})
+}
+
+// compactTo is the last entry that may go when there is a snapshot at index:
+// a window stays for followers that are a little behind.
+func (r *replica) compactTo(index uint64) uint64 {
+	trailing := r.meta.State.Descriptor.TrailingEntries
+	if index <= trailing {
+		return 0
+	}
+	to := r.pins.bound(index - trailing)
+	if first, _ := r.log.Bounds(); to < first {
+		return 0
+	}
+	return to
+}
+
+// endSnapshot tells those who asked for the snapshot.
+func (w *worker) endSnapshot(r *replica, res snapshotResult) {
+	r.snap.running = false
+	if res.err == nil {
+		r.snap.index = max(r.snap.index, res.at.applied)
+		w.node.metrics.snapshotsTaken.Add(1)
+		w.removeObsolete(r)
+		r.schedule(false)
+	} else {
+		// Try again after a tenth of the usual distance, not at every apply.
+		r.snap.next = r.applied.Load() + max(r.meta.State.Descriptor.SnapshotEntries/10, 1)
+	}
+	for _, c := range r.snap.waiters {
+		c <- res // holds one
+	}
+	r.snap.waiters = nil
+}
+
+// newSnapshot is the snapshot that raft knows of: where it is, and a manifest
+// that says what is in it. The content is the state machine's.
+func newSnapshot(at position, size int64) *raftpb.Snapshot {
+	return group.NewSnapshot(at.applied, at.term, group.Manifest{
+		State: at.state, ID: newMessageID(), Size: size,
+	})
+}
+
+const (
+	snapshotPrefix = "snapshot-" // a state that the next start may need
+	incomingPrefix = "incoming-" // a received snapshot that is not installed yet
+)
+
+// writeFileSync writes src to a new file that is durable, with its name, when it
+// returns without an error.
+func writeFileSync(dir, name string, src io.WriterTo) (n int64, err error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return 0, fmt.Errorf("snapshot directory: %w", err)
+	}
+	path := filepath.Join(dir, name)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 0, fmt.Errorf("snapshot file: %w", err)
+	}
+	n, err = src.WriteTo(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
+		return n, fmt.Errorf("write snapshot file: %w", errorsJoinRemove(err, path))
+	}
+	return n, nil
+}
+
+// errorsJoinRemove removes a file that is not to be used and adds a failure to err.
+func errorsJoinRemove(err error, path string) error {
+	if rerr := os.Remove(path); rerr != nil && !os.IsNotExist(rerr) {
+		return fmt.Errorf("%w (and %s stays behind: %w)", err, path, rerr)
+	}
+	return err
+}
+
+// syncDir makes the names in dir durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if cerr := d.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// obsolete notes a file that goes once what replaces it is durable.
+func (r *replica) obsolete(name string) {
+	if name != "" {
+		r.snap.old = append(r.snap.old, name)
+	}
+}
+
+// removeObsolete removes the files that were replaced.
+func (w *worker) removeObsolete(r *replica) {
+	for _, name := range r.snap.old {
+		path := filepath.Join(r.machine.env.Dir, name)
+		w.node.files.start(func() { w.node.removeFile(path) })
+	}
+	r.snap.old = nil
+}
+
+// sweepFiles removes, at the start, every snapshot file of a replica but those
+// that its record names.
+func (n *Node) sweepFiles(dir string, m meta) {
+	entries, err := os.ReadDir(dir)
+	if os.IsNotExist(err) {
+		return
+	}
+	if err != nil {
+		n.logger.Warn("old snapshot files stay behind", errAttr(err))
+		return
+	}
+	for _, e := range entries {
+		name := e.Name()
+		ours := strings.HasPrefix(name, snapshotPrefix) || strings.HasPrefix(name, incomingPrefix)
+		needed := name == m.Floor.File || (m.Install != nil && name == m.Install.File)
+		if ours && !needed {
+			n.removeFile(filepath.Join(dir, name))
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/node/registry"
+)
+
+// registryChanged is called after the registry has applied something.
+func (n *Node) registryChanged() {
+	n.lifecycle.poke()
+	n.noteChange()
+}
+
+// bootstrapElection lets the first node of a cluster that has just been founded
+// stand for election in the system group as soon as it reaches a majority. By
+// the clock it would take more than a second.
+func (n *Node) bootstrapElection() {
+	r := n.replica(raftyard.SystemGroup)
+	if r == nil || !r.serving() {
+		return
+	}
+	r.worker.box.control(func() {
+		r.worker.guard(r, "found the cluster", func() {
+			voters := r.meta.State.Descriptor.Voters()
+			st := r.raft.Status()
+			fresh := st.Term <= 1 && st.Leader == 0 && st.Role == group.Follower
+			if !fresh || len(voters) == 0 || voters[0].ID != r.id || !n.reachesMajority(voters) {
+				return
+			}
+			if err := r.raft.Campaign(); err != nil {
+				r.logger.Debug("campaign", errAttr(err))
+			}
+			r.worker.touch(r)
+		})
+	})
+}
+
+func (n *Node) reachesMajority(voters []group.Member) bool {
+	live, count := n.liveNodes(), 0
+	for _, m := range voters {
+		if live[m.Node] {
+			count++
+		}
+	}
+	return count > len(voters)/2
+}
+
+// housekeeping brings the node into step with the cluster once the system group
+// answers: the registry is read, this node's addresses are in it, and the
+// configured groups exist. It ends when all that is done.
+func (n *Node) housekeeping() {
+	ctx := n.running
+	steps := []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"read the registry", n.refresh},
+		{"register the nodes", n.registerNodes},
+		{"create the configured groups", n.createConfigured},
+	}
+	for _, step := range steps {
+		for step.do(ctx) != nil {
+			if !pause(ctx, n.cfg.TickInterval) {
+				return
+			}
+		}
+		n.logger.Debug("start-up step done", stepAttr(step.name))
+	}
+	n.ready.Store(true)
+	n.noteChange()
+}
+
+// refresh reads the registry linearizably, once. From then on what it says may
+// be used against what is on this node's disk.
+func (n *Node) refresh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	err := View(ctx, n, raftyard.SystemGroup, Linearizable, func(*registry.Registry) error {
+		return nil
+	})
+	if err == nil {
+		n.lifecycle.setFresh()
+	}
+	return err
+}
+
+// registerNodes puts this node's addresses into the registry, and those of the
+// configured nodes that are not in it.
+func (n *Node) registerNodes(ctx context.Context) error {
+	self, _ := n.cfg.peer(n.cfg.ID)
+	want := registry.Node{ID: self.ID, Peer: self.Addr, HTTP: self.HTTP, Labels: self.Labels}
+	cmds := [][]byte{registry.EncodeSetNode(registry.SetNode{Node: want})}
+	for _, other := range n.registry.Unregistered() {
+		if other.ID != self.ID {
+			cmds = append(cmds, registry.EncodeSetNode(registry.SetNode{Node: other, IfAbsent: true}))
+		}
+	}
+	for _, cmd := range cmds {
+		res, err := n.command(ctx, cmd)
+		if err != nil {
+			return err
+		}
+		if res.Code != registry.OK {
+			n.logger.Error("registry refuses a node", stepAttr(res.Detail))
+		}
+	}
+	return nil
+}
+
+// createConfigured creates the configured groups that are missing. Every node
+// may try; the registry decides once.
+func (n *Node) createConfigured(ctx context.Context) error {
+	for _, spec := range n.cfg.Groups {
+		if _, ok := n.registry.Group(spec.ID); ok {
+			continue // there, or deleted on purpose
+		}
+		_, err := n.CreateGroup(ctx, spec)
+		switch {
+		case errors.Is(err, ErrGroupExists), errors.Is(err, ErrInvalid):
+			n.logger.Error("configured group not created", groupAttr(spec.ID), errAttr(err))
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// noteLeader is called by a worker when a replica hears of another leader.
+func (n *Node) noteLeader(r *replica) {
+	if r.leader.Leader != 0 {
+		n.metrics.leaderChanges.Add(1)
+	}
+	n.noteChange()
+}
+
+// noteChange tells the watchers that something may be seen that was not before.
+func (n *Node) noteChange() { n.watchers.notify() }

@@ -1,0 +1,430 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/storage"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// A worker owns many replicas and is the only goroutine that touches their raft
+// state. Its loop is a router: it takes what has come in, lets each replica
+// concerned make a step, and hands what leaves the replicas to the log, to the
+// peers and to the state machines. It never waits for any of them.
+type worker struct {
+	node *Node
+	box  *mailbox
+	done chan struct{}
+
+	replicas map[raftyard.GroupID]*replica
+	dirty    []*replica // to be looked at in this round
+	outgoing []transport.Envelope
+	writes   []write
+}
+
+func newWorker(n *Node) *worker {
+	return &worker{
+		node:     n,
+		box:      newMailbox(),
+		done:     make(chan struct{}),
+		replicas: make(map[raftyard.GroupID]*replica),
+	}
+}
+
+// run works until the mailbox is closed.
+func (w *worker) run() {
+	defer close(w.done)
+	var m mail
+	for !m.closed {
+		<-w.box.wake
+		m = w.box.take(m)
+		w.process(&m)
+	}
+}
+
+// process handles what came in and lets everything that follows from it out.
+func (w *worker) process(m *mail) {
+	for _, fn := range m.controls {
+		fn()
+	}
+	for _, r := range m.saved {
+		w.guard(r, "finish a step", func() { w.saved(r) })
+	}
+	for i := range m.messages {
+		w.receive(&m.messages[i])
+	}
+	for i := range m.proposals {
+		w.propose(&m.proposals[i])
+	}
+	for _, c := range m.reads {
+		w.read(c)
+	}
+	for _, r := range m.applied {
+		w.guard(r, "serve reads", func() { w.applied(r) })
+	}
+	for range m.ticks {
+		w.tick()
+	}
+	w.collect()
+}
+
+// collect takes the next step of every replica that has one, then sends and
+// submits everything at once. Messages first: a leader's appends travel while
+// its own disk works.
+func (w *worker) collect() {
+	for i := 0; i < len(w.dirty); i++ {
+		r := w.dirty[i]
+		r.dirty = false
+		w.guard(r, "take a step", func() { w.drain(r) })
+	}
+	clear(w.dirty)
+	w.dirty = w.dirty[:0]
+	if len(w.outgoing) > 0 {
+		w.node.transport.Send(w.outgoing)
+		w.outgoing = nil // the transport keeps it
+	}
+	if len(w.writes) > 0 {
+		w.node.committer.submit(w.writes...)
+		clear(w.writes)
+		w.writes = w.writes[:0]
+	}
+}
+
+// touch has the replica looked at in this round.
+func (w *worker) touch(r *replica) {
+	if !r.dirty {
+		r.dirty = true
+		w.dirty = append(w.dirty, r)
+	}
+}
+
+// guard runs fn, which concerns r alone. A panic in it, which is how raft tells
+// of a broken invariant, stops that replica and nothing else.
+func (w *worker) guard(r *replica, what string, fn func()) {
+	if !r.serving() {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			w.node.logger.Error("panic in a replica; it is stopped",
+				groupAttr(r.group), replicaAttr(r.id), stackAttr(debug.Stack()))
+			w.node.stopReplica(r, fmt.Errorf("%w: panic while it tried to %s: %v", ErrFaulty, what, p))
+		}
+	}()
+	fn()
+}
+
+// add takes charge of a replica.
+func (w *worker) add(r *replica) {
+	w.replicas[r.group] = r
+	r.publish()
+	w.touch(r)
+}
+
+// remove forgets a replica that serves nobody any more.
+func (w *worker) remove(r *replica) {
+	if w.replicas[r.group] == r {
+		delete(w.replicas, r.group)
+	}
+}
+
+func (w *worker) tick() {
+	for _, r := range w.replicas {
+		w.guard(r, "tick", func() {
+			r.raft.Tick()
+			w.tickTransfer(r)
+			if r.steering.unmet {
+				w.steer(r)
+			}
+			w.touch(r)
+		})
+	}
+}
+
+// receive lets a replica see a message. One that it cannot take is counted: raft
+// messages may be lost, and a bad one must not do harm.
+func (w *worker) receive(in *inbound) {
+	r := in.r
+	w.guard(r, "take a message", func() {
+		r.learn(raftyard.ReplicaID(in.m.GetFrom()), in.from)
+		if err := r.raft.Step(in.m); err != nil {
+			w.node.metrics.messagesRefused.Add(1)
+			return
+		}
+		if r.steering.unmet && in.m.GetType() == raftpb.MsgAppResp {
+			w.steer(r)
+		}
+		w.touch(r)
+	})
+}
+
+func (w *worker) propose(p *proposal) {
+	r := p.r
+	c, ok := p.p.Token.(*call)
+	if !ok {
+		return
+	}
+	w.guard(r, "propose", func() {
+		if r.machine.backlog() > maxApplyBacklog/4 {
+			c.finish(group.Result{}, fmt.Errorf("%w: the state machine of group %d is behind",
+				ErrOverloaded, r.group))
+			return
+		}
+		if err := r.raft.Propose(p.p); err != nil {
+			c.finish(group.Result{}, outcomeError(r, err))
+			return
+		}
+		w.touch(r)
+	})
+}
+
+func (w *worker) read(c *call) {
+	w.guard(c.r, "read", func() {
+		if err := c.r.raft.Read(c); err != nil {
+			c.finish(group.Result{}, outcomeError(c.r, err))
+			return
+		}
+		w.touch(c.r)
+	})
+}
+
+// cancel ends a call whose caller waits no longer. What is still queued
+// certainly has no effect; for the rest nobody knows yet.
+func (w *worker) cancel(c *call, cause error) {
+	w.guard(c.r, "cancel a request", func() {
+		if c.r.raft.Cancel(c) || c.r.dropRead(c) {
+			c.finish(group.Result{}, w.node.notApplied(c.r, cause))
+			return
+		}
+		c.finish(group.Result{}, fmt.Errorf("%w: %w", ErrUnknownOutcome, cause))
+	})
+}
+
+// dropRead forgets a confirmed read that waits for the state machine.
+func (r *replica) dropRead(c *call) bool {
+	for i, wr := range r.reads {
+		if wr.call == c {
+			r.reads = append(r.reads[:i], r.reads[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// notApplied says why a request that was cancelled had not got anywhere.
+func (n *Node) notApplied(r *replica, cause error) error {
+	if r.leader.Leader == 0 {
+		return fmt.Errorf("group %d: %w within the deadline: %w", r.group, ErrNoLeader, cause)
+	}
+	return fmt.Errorf("group %d: the leader did not answer in time: %w", r.group, cause)
+}
+
+// drain lets the replica make steps until it has none or must wait for one.
+func (w *worker) drain(r *replica) {
+	for !r.busy && r.raft.HasReady() && r.machine.backlog() < maxApplyBacklog {
+		r.out = r.raft.Ready()
+		w.route(r)
+	}
+}
+
+// route sends what leaves the replica its way.
+func (w *worker) route(r *replica) {
+	out := &r.out
+	w.send(r, out.Messages)
+	w.tell(r, out)
+	switch {
+	case out.Install != nil:
+		r.busy = true
+		w.install(r)
+	case out.Save != nil:
+		r.busy = true
+		w.discardStaged(r)
+		w.writes = r.saveWrites(w.writes, out.Save, w.node.chunk)
+	default:
+		w.discardStaged(r)
+		w.finish(r)
+	}
+}
+
+// tell ends the calls whose outcome is known and notes a change of leader.
+func (w *worker) tell(r *replica, out *group.Output) {
+	for _, o := range out.Outcomes {
+		w.conclude(r, o)
+	}
+	for _, rd := range out.Reads {
+		if c, ok := rd.Token.(*call); ok {
+			r.reads = append(r.reads, waitingRead{index: rd.Index, call: c})
+		}
+	}
+	if len(out.Reads) > 0 {
+		w.serveReads(r)
+	}
+	if out.Leader != nil {
+		w.leaderChanged(r, *out.Leader)
+	}
+}
+
+// conclude hands an outcome to whoever waits for it.
+func (w *worker) conclude(r *replica, o group.Outcome) {
+	switch t := o.Token.(type) {
+	case *call:
+		t.finish(group.Result{}, outcomeError(r, o.Err))
+	case steerToken:
+		w.changed(r, o.Err)
+	}
+}
+
+// saveWrites appends the writes that make s durable. It is one, unless s holds
+// more entries than fit into one: then a prefix comes first, with the term and
+// vote that it needs, and the step goes on when the last part is durable. A crash
+// in between leaves a shorter log that nobody has been told of.
+func (r *replica) saveWrites(ws []write, s *group.Save, chunk int64) []write {
+	entries := s.Entries
+	for {
+		n := prefix(entries, chunk)
+		if n == len(entries) {
+			break
+		}
+		hs := s.HardState
+		if hs == nil {
+			st := r.raft.Status()
+			hs = &raftpb.HardState{
+				Term: new(st.Term), Vote: new(uint64(st.Vote)), Commit: new(st.Commit),
+			}
+		}
+		last := entries[n-1].GetIndex()
+		ws = append(ws, write{group: r.group, done: func(error) {}, update: storage.Update{
+			Entries: entries[:n],
+			HardState: &raftpb.HardState{
+				Term: new(hs.GetTerm()), Vote: new(hs.GetVote()), Commit: new(min(hs.GetCommit(), last)),
+			},
+		}})
+		entries = entries[n:]
+	}
+	u := storage.Update{HardState: s.HardState, Entries: entries}
+	if s.State != nil {
+		r.meta.State = *s.State
+		u.Meta = r.meta.encode()
+	}
+	return append(ws, write{group: r.group, update: u, saved: r})
+}
+
+// prefix returns how many entries, at least one, stay within a size.
+func prefix(entries []*raftpb.Entry, size int64) int {
+	for i, e := range entries {
+		size -= int64(len(e.GetData())) + entryOverhead
+		if size < 0 && i > 0 {
+			return i
+		}
+	}
+	return len(entries)
+}
+
+// entryOverhead is a bound of what an entry takes in a record beside its data.
+const entryOverhead = 32
+
+// saved goes on with a step whose append is durable.
+func (w *worker) saved(r *replica) {
+	if !r.busy {
+		return
+	}
+	w.finish(r)
+	w.touch(r)
+}
+
+// finish lets out what had to wait for the append, and ends the step.
+func (w *worker) finish(r *replica) {
+	out := r.out
+	r.out = group.Output{}
+	r.busy = false
+	w.send(r, out.After)
+	if out.Apply != nil {
+		w.node.appliers.apply(r, out.Apply)
+	}
+	if out.Install != nil {
+		w.snapshotInstalled(r, out.Install)
+	}
+	if out.Save != nil && out.Save.State != nil {
+		w.stateChanged(r)
+	}
+	r.raft.Advance()
+	if out.Removed {
+		w.node.lifecycle.removed(r)
+	}
+}
+
+// send addresses messages to the nodes of their receivers.
+func (w *worker) send(r *replica, ms []*raftpb.Message) {
+	for _, m := range ms {
+		to := raftyard.ReplicaID(m.GetTo())
+		nodeID := r.nodeOf(to)
+		if nodeID == 0 {
+			w.node.metrics.messagesUnaddressed.Add(1)
+			w.reportLost(r, m)
+			continue
+		}
+		env := transport.Envelope{
+			Group: r.group, Incarnation: r.incarnation, Epoch: r.meta.State.Descriptor.Epoch,
+			From: r.endpoint(), To: transport.Endpoint{Node: nodeID, Replica: to}, Message: m,
+		}
+		if m.GetType() == raftpb.MsgSnap {
+			w.sendSnapshot(r, env)
+			continue
+		}
+		w.outgoing = append(w.outgoing, env)
+	}
+}
+
+// reportLost tells raft of a snapshot that cannot be sent; it waits for word.
+func (w *worker) reportLost(r *replica, m *raftpb.Message) {
+	if m.GetType() == raftpb.MsgSnap {
+		r.raft.ReportSnapshot(raftyard.ReplicaID(m.GetTo()), false)
+	}
+}
+
+// applied serves the reads that waited for the state machine, and takes a
+// snapshot when it is time.
+func (w *worker) applied(r *replica) {
+	r.appliedPosted.Store(false)
+	w.serveReads(r)
+	w.maybeSnapshot(r)
+	w.touch(r) // it may have waited for the state machine
+}
+
+func (w *worker) serveReads(r *replica) {
+	applied := r.applied.Load()
+	kept := r.reads[:0]
+	for _, wr := range r.reads {
+		if wr.index > applied {
+			kept = append(kept, wr)
+			continue
+		}
+		wr.call.finish(group.Result{Index: applied}, nil)
+	}
+	clear(r.reads[len(kept):])
+	r.reads = kept
+}
+
+// leaderChanged publishes who leads.
+func (w *worker) leaderChanged(r *replica, lc group.LeaderChange) {
+	r.leader = lc
+	r.publish()
+	w.node.noteLeader(r)
+	w.steer(r)
+}
+
+// stateChanged publishes a descriptor that is durable now.
+func (w *worker) stateChanged(r *replica) {
+	r.publish()
+	w.node.noteChange()
+	w.steer(r)
+}
+
+// errNotServing is what a control finds when the replica has gone.
+var errNotServing = errors.New("the replica is gone")
