@@ -1,0 +1,126 @@
+package transport
+
+import (
+	"fmt"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/wire"
+)
+
+// The first byte of an envelope.
+const (
+	bodyMessage = 1
+	bodyNotice  = 2
+)
+
+const (
+	// maxEnvelopes and maxEntries bound what one frame holds. A decoded message
+	// or entry takes up to a hundred times the bytes of an empty one on the wire,
+	// so the length of the frame alone would not bound the memory.
+	maxEnvelopes = 1 << 16
+	maxEntries   = 1 << 18
+
+	// minEnvelope is the size of the smallest envelope: kind, group,
+	// incarnation, epoch, two replica ids, and two bytes of message.
+	minEnvelope = 1 + 1 + 16 + 1 + 1 + 1 + 2
+
+	// envelopeOverhead bounds what an envelope takes beside its message.
+	envelopeOverhead = 1 + 10 + 16 + 10 + 10 + 10
+
+	// batchOverhead bounds what a frame of envelopes takes beside them.
+	batchOverhead = 10 + 10 + 3
+)
+
+// sizeEnvelope returns an upper bound of what appendEnvelope appends.
+func sizeEnvelope(env *Envelope) int {
+	if env.Notice != nil {
+		return envelopeOverhead + 1 + 10 + 10
+	}
+	return envelopeOverhead + sizeMessage(env.Message)
+}
+
+// appendBatch appends the body of a frame of envelopes, which all go from one
+// node to one other and have been checked.
+func appendBatch(b []byte, from, to raftyard.NodeID, batch []Envelope) []byte {
+	b = wire.AppendUvarint(b, uint64(from))
+	b = wire.AppendUvarint(b, uint64(to))
+	b = wire.AppendUvarint(b, uint64(len(batch)))
+	for i := range batch {
+		b = appendEnvelope(b, &batch[i])
+	}
+	return b
+}
+
+func appendEnvelope(b []byte, env *Envelope) []byte {
+	kind := byte(bodyMessage)
+	if env.Notice != nil {
+		kind = bodyNotice
+	}
+	b = append(b, kind)
+	b = wire.AppendUvarint(b, uint64(env.Group))
+	b = wire.AppendID(b, env.Incarnation)
+	b = wire.AppendUvarint(b, env.Epoch)
+	b = wire.AppendUvarint(b, uint64(env.From.Replica))
+	b = wire.AppendUvarint(b, uint64(env.To.Replica))
+	if n := env.Notice; n != nil {
+		b = append(b, byte(n.Kind))
+		b = wire.AppendUvarint(b, n.Epoch)
+		return wire.AppendUvarint(b, uint64(n.NextReplica))
+	}
+	return appendMessage(b, env.Message)
+}
+
+// decodeBatch reads the body of a frame of envelopes. Payloads in the result
+// are parts of body; it reports whether there are any. If not, body may be used
+// again.
+func decodeBatch(body []byte) (batch []Envelope, aliases bool, err error) {
+	r := wire.NewReader(body)
+	from := raftyard.NodeID(r.Uvarint())
+	to := raftyard.NodeID(r.Uvarint())
+	n := r.Count(minEnvelope)
+	if n > maxEnvelopes {
+		r.Fail("%d envelopes, at most %d are allowed", n, maxEnvelopes)
+		n = 0
+	}
+	batch = make([]Envelope, n)
+	slab := make([]messageSlab, n)
+	entries := 0
+	for i := range batch {
+		env := &batch[i]
+		env.From.Node, env.To.Node = from, to
+		aliases = decodeEnvelope(r, env, &slab[i]) || aliases
+		if entries += len(env.Message.GetEntries()); entries > maxEntries {
+			r.Fail("more than %d entries", maxEntries)
+		}
+		if r.Err() != nil {
+			break
+		}
+	}
+	if err := r.Close(); err != nil {
+		return nil, false, fmt.Errorf("batch of envelopes: %w", err)
+	}
+	return batch, aliases, nil
+}
+
+func decodeEnvelope(r *wire.Reader, env *Envelope, slab *messageSlab) (aliases bool) {
+	kind := r.Byte()
+	env.Group = raftyard.GroupID(r.Uvarint())
+	env.Incarnation = r.ID()
+	env.Epoch = r.Uvarint()
+	env.From.Replica = raftyard.ReplicaID(r.Uvarint())
+	env.To.Replica = raftyard.ReplicaID(r.Uvarint())
+	switch kind {
+	case bodyMessage:
+		env.Message = &slab.message
+		return decodeMessage(r, slab, uint64(env.From.Replica), uint64(env.To.Replica))
+	case bodyNotice:
+		env.Notice = &Notice{
+			Kind:        NoticeKind(r.Byte()),
+			Epoch:       r.Uvarint(),
+			NextReplica: raftyard.ReplicaID(r.Uvarint()),
+		}
+	default:
+		r.Fail("envelope kind %d", kind)
+	}
+	return false
+}

@@ -1,0 +1,359 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/wire"
+)
+
+// magic is what both ends send first, so that something else that listens on
+// the address, or connects to it, is recognised as such.
+const magic = "raftyard"
+
+// minVersion and maxVersion are the versions of the protocol that this code
+// speaks. The connection uses the greatest one that both ends speak.
+const (
+	minVersion = 1
+	maxVersion = 1
+)
+
+const (
+	maxHandshake = 4 << 10 // greatest body of a handshake frame
+	maxAddress   = 512
+	maxText      = 1 << 10
+)
+
+// Class says what a connection is for.
+type Class uint8
+
+// The classes of connections.
+const (
+	ClassRaft     Class = 1
+	ClassRequest  Class = 2
+	ClassSnapshot Class = 3
+)
+
+// String returns the class in one word.
+func (c Class) String() string {
+	switch c {
+	case ClassRaft:
+		return "raft"
+	case ClassRequest:
+		return "request"
+	case ClassSnapshot:
+		return "snapshot"
+	default:
+		return fmt.Sprintf("class %d", uint8(c))
+	}
+}
+
+// process is an Identity and a random id of the running process: two processes
+// that were started from copies of one directory differ in nothing else.
+type process struct {
+	Identity
+	id uuid.UUID
+}
+
+// hello is the first frame of the dialler.
+type hello struct {
+	minVersion, maxVersion uint64
+
+	class    Class
+	from     process
+	expect   raftyard.NodeID // whom the dialler wants to reach
+	addr     string          // where the dialler has reached the acceptor
+	maxFrame uint64          // greatest frame that the dialler takes
+}
+
+// welcome is the acceptor's answer to a hello that it accepts.
+type welcome struct {
+	version  uint64
+	from     process
+	maxFrame uint64 // greatest frame that the acceptor takes
+}
+
+func appendProcess(b []byte, p *process) []byte {
+	b = wire.AppendID(b, p.Cluster)
+	b = wire.AppendUvarint(b, uint64(p.Node))
+	b = wire.AppendID(b, p.Store)
+	b = wire.AppendUvarint(b, p.Boot)
+	return wire.AppendID(b, p.id)
+}
+
+func readProcess(r *wire.Reader) process {
+	return process{
+		Identity: Identity{
+			Cluster: r.ID(),
+			Node:    raftyard.NodeID(r.Uvarint()),
+			Store:   r.ID(),
+			Boot:    r.Uvarint(),
+		},
+		id: r.ID(),
+	}
+}
+
+func appendHello(b []byte, h *hello) []byte {
+	b = wire.AppendUvarint(b, h.minVersion)
+	b = wire.AppendUvarint(b, h.maxVersion)
+	b = append(b, byte(h.class))
+	b = appendProcess(b, &h.from)
+	b = wire.AppendUvarint(b, uint64(h.expect))
+	b = wire.AppendString(b, truncate(h.addr, maxAddress))
+	return wire.AppendUvarint(b, h.maxFrame)
+}
+
+// decodeHello reads a hello. What follows its known fields is ignored: later
+// versions append to it.
+func decodeHello(body []byte) (hello, error) {
+	r := wire.NewReader(body)
+	h := hello{
+		minVersion: r.Uvarint(),
+		maxVersion: r.Uvarint(),
+		class:      Class(r.Byte()),
+		from:       readProcess(r),
+		expect:     raftyard.NodeID(r.Uvarint()),
+		addr:       r.String(),
+		maxFrame:   r.Uvarint(),
+	}
+	switch {
+	case h.class < ClassRaft || h.class > ClassSnapshot:
+		r.Fail("connection %s", h.class)
+	case h.from.Node == 0:
+		r.Fail("node id zero")
+	case len(h.addr) > maxAddress:
+		r.Fail("address of %d bytes", len(h.addr))
+	case h.maxFrame < minFrameBytes:
+		r.Fail("frames of at most %d bytes", h.maxFrame)
+	}
+	if err := r.Err(); err != nil {
+		return hello{}, fmt.Errorf("hello: %w", err)
+	}
+	return h, nil
+}
+
+func appendWelcome(b []byte, w *welcome) []byte {
+	b = wire.AppendUvarint(b, w.version)
+	b = appendProcess(b, &w.from)
+	return wire.AppendUvarint(b, w.maxFrame)
+}
+
+func decodeWelcome(body []byte) (welcome, error) {
+	r := wire.NewReader(body)
+	w := welcome{version: r.Uvarint(), from: readProcess(r), maxFrame: r.Uvarint()}
+	switch {
+	case w.version < minVersion || w.version > maxVersion:
+		r.Fail("protocol version %d", w.version)
+	case w.from.Node == 0:
+		r.Fail("node id zero")
+	case w.maxFrame < minFrameBytes:
+		r.Fail("frames of at most %d bytes", w.maxFrame)
+	}
+	if err := r.Err(); err != nil {
+		return welcome{}, fmt.Errorf("welcome: %w", err)
+	}
+	return w, nil
+}
+
+func appendRefusal(b []byte, ref *RefusalError) []byte {
+	return wire.AppendString(append(b, byte(ref.Code)), truncate(ref.Text, maxText))
+}
+
+func decodeRefusal(body []byte) (*RefusalError, error) {
+	r := wire.NewReader(body)
+	ref := &RefusalError{Code: RefusalCode(r.Byte()), Text: r.String()}
+	if err := r.Err(); err != nil {
+		return nil, fmt.Errorf("refusal: %w", err)
+	}
+	return ref, nil
+}
+
+// commonVersion returns the greatest version in both ranges, or zero.
+func commonVersion(low, high uint64) uint64 {
+	v := min(high, maxVersion)
+	if v < max(low, minVersion) {
+		return 0
+	}
+	return v
+}
+
+// writeHandshake sends the magic and one frame.
+func writeHandshake(c net.Conn, t frameType, body []byte, timeout time.Duration) error {
+	if err := c.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	_, err := c.Write(appendFrame([]byte(magic), t, body))
+	return err
+}
+
+// readHandshake receives the magic and one frame. It reads no further than
+// that, and must be done within the timeout.
+func readHandshake(c net.Conn, timeout time.Duration) (frameType, []byte, error) {
+	if err := c.SetReadDeadline(time.Now().Add(timeout)); err != nil {
+		return 0, nil, err
+	}
+	var got [len(magic)]byte
+	if _, err := io.ReadFull(c, got[:]); err != nil {
+		return 0, nil, err
+	}
+	if string(got[:]) != magic {
+		return 0, nil, fmt.Errorf("%w: no raftyard node: it begins with %q", errProtocol, got)
+	}
+	fr := frameReader{r: c, limit: maxHandshake}
+	t, body, err := fr.read(nil)
+	return t, body, noEOF(err)
+}
+
+// connect dials a peer and shakes hands as the dialler. On success the
+// connection is registered with the admission; leave must be called at its end.
+func (t *Transport) connect(
+	ctx context.Context, node raftyard.NodeID, class Class,
+) (_ *frameConn, w welcome, err error) {
+	addr, ok := t.cfg.Resolve(node)
+	if !ok {
+		return nil, welcome{}, fmt.Errorf("no address of node %d is known", node)
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.DialTimeout)
+	defer cancel()
+	raw, err := t.cfg.Dial(ctx, addr)
+	if err != nil {
+		return nil, welcome{}, err
+	}
+	// The handshake ends early when ctx does.
+	stop := context.AfterFunc(ctx, func() { closeQuietly(raw) })
+	defer stop()
+
+	w, err = t.greet(raw, node, class, addr)
+	if err != nil {
+		closeQuietly(raw)
+		return nil, welcome{}, err
+	}
+	if ref := t.admission.enter(&w.from, class, false, raw); ref != nil {
+		closeQuietly(raw)
+		t.count.refusals[ref.Code].Add(1)
+		return nil, welcome{}, ref
+	}
+	if !stop() { // ctx has ended meanwhile, and raw is closed
+		t.admission.leave(node, raw)
+		return nil, welcome{}, context.Cause(ctx)
+	}
+	return newFrameConn(raw, t.cfg.MaxFrameBytes, t.cfg.DeadAfter, &t.count), w, nil
+}
+
+// greet is the dialler's side of the handshake.
+func (t *Transport) greet(
+	c net.Conn, node raftyard.NodeID, class Class, addr string,
+) (welcome, error) {
+	h := hello{
+		minVersion: minVersion, maxVersion: maxVersion,
+		class: class, from: t.self, expect: node, addr: addr,
+		maxFrame: uint64(t.cfg.MaxFrameBytes),
+	}
+	if err := writeHandshake(c, frameHello, appendHello(nil, &h), t.cfg.DialTimeout); err != nil {
+		return welcome{}, fmt.Errorf("handshake: %w", err)
+	}
+	typ, body, err := readHandshake(c, t.cfg.DialTimeout)
+	if err != nil {
+		return welcome{}, fmt.Errorf("handshake: %w", err)
+	}
+	switch typ {
+	case frameWelcome:
+		w, err := decodeWelcome(body)
+		if err != nil {
+			return welcome{}, err
+		}
+		if ref := t.checkWelcome(&w, node); ref != nil {
+			t.count.refusals[ref.Code].Add(1)
+			return welcome{}, ref
+		}
+		return w, nil
+	case frameRefusal:
+		ref, err := decodeRefusal(body)
+		if err != nil {
+			return welcome{}, err
+		}
+		t.count.refused.Add(1)
+		return welcome{}, ref
+	default:
+		return welcome{}, fmt.Errorf("%w: frame type %d in a handshake", errProtocol, typ)
+	}
+}
+
+// checkWelcome makes sure of what the acceptor should have checked.
+func (t *Transport) checkWelcome(w *welcome, node raftyard.NodeID) *RefusalError {
+	switch {
+	case w.from.Cluster != t.self.Cluster:
+		return refuse(RefusedCluster, "node %d belongs to cluster %s, this node to %s",
+			w.from.Node, w.from.Cluster, t.self.Cluster)
+	case w.from.Node != node:
+		return refuse(RefusedWrongNode, "node %d was expected there, node %d is", node, w.from.Node)
+	}
+	return nil
+}
+
+// answer is the acceptor's side of the handshake. On success the connection is
+// registered with the admission; leave must be called at its end. A refusal has
+// been sent to the dialler when it is returned.
+func (t *Transport) answer(c net.Conn) (hello, error) {
+	typ, body, err := readHandshake(c, t.cfg.DialTimeout)
+	if err != nil {
+		return hello{}, fmt.Errorf("handshake: %w", err)
+	}
+	if typ != frameHello {
+		return hello{}, fmt.Errorf("%w: frame type %d in a handshake", errProtocol, typ)
+	}
+	h, err := decodeHello(body)
+	var ref *RefusalError
+	if err != nil {
+		ref = refuse(RefusedMalformed, "%v", err)
+	} else {
+		ref = t.checkHello(&h)
+	}
+	if ref == nil {
+		ref = t.admission.enter(&h.from, h.class, true, c)
+	}
+	if ref != nil {
+		t.count.refusals[ref.Code].Add(1)
+		// The refusal is what the caller returns, whether or not it gets through.
+		_ = writeHandshake(c, frameRefusal, appendRefusal(nil, ref), t.cfg.DialTimeout)
+		return h, ref
+	}
+	w := welcome{
+		version:  commonVersion(h.minVersion, h.maxVersion),
+		from:     t.self,
+		maxFrame: uint64(t.cfg.MaxFrameBytes),
+	}
+	err = writeHandshake(c, frameWelcome, appendWelcome(nil, &w), t.cfg.DialTimeout)
+	if err != nil {
+		t.admission.leave(h.from.Node, c)
+		return hello{}, fmt.Errorf("handshake: %w", err)
+	}
+	return h, nil
+}
+
+func (t *Transport) checkHello(h *hello) *RefusalError {
+	self := &t.self
+	switch {
+	case commonVersion(h.minVersion, h.maxVersion) == 0:
+		return refuse(RefusedVersion, "node %d speaks versions %d to %d, node %d %d to %d",
+			h.from.Node, h.minVersion, h.maxVersion, self.Node, minVersion, maxVersion)
+	case h.from.Cluster != self.Cluster:
+		return refuse(RefusedCluster, "node %d belongs to cluster %s, node %d at %s to %s",
+			h.from.Node, h.from.Cluster, self.Node, h.addr, self.Cluster)
+	case h.from.Node == self.Node && h.from.id == self.id:
+		return refuse(RefusedSelf, "%s is the address of node %d itself", h.addr, self.Node)
+	case h.from.Node == self.Node:
+		return refuse(RefusedClone, "two processes run as node %d: store %s and store %s",
+			self.Node, self.Store, h.from.Store)
+	case h.expect != self.Node:
+		return refuse(RefusedWrongNode, "node %d was expected at %s, node %d is there",
+			h.expect, h.addr, self.Node)
+	}
+	return nil
+}

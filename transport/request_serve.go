@@ -1,0 +1,282 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/raftyard/raftyard/internal/wire"
+)
+
+// requestGate bounds the requests of all peers that are being handled, from
+// their arrival until their answers are written.
+type requestGate struct {
+	maxCount int
+	maxBytes int64
+
+	mu    sync.Mutex
+	count int
+	bytes int64
+}
+
+func (g *requestGate) enter(size int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.count >= g.maxCount || g.bytes+int64(size) > g.maxBytes {
+		return false
+	}
+	g.count++
+	g.bytes += int64(size)
+	return true
+}
+
+func (g *requestGate) leave(size int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.count--
+	g.bytes -= int64(size)
+}
+
+// requestServer answers the requests that come on one connection. Each is
+// handled on a goroutine of its own; the answers are written by one more.
+type requestServer struct {
+	t        *Transport
+	conn     *frameConn
+	from     Identity
+	maxFrame uint64 // that the peer takes
+	wake     chan struct{}
+	handlers sync.WaitGroup
+
+	mu      sync.Mutex
+	running map[uint64]context.CancelFunc
+	open    int // handled here or waiting to be written
+	out     []pending
+	broken  bool // nothing is written any more
+}
+
+// pending is a frame that waits to be written.
+type pending struct {
+	frame []byte
+	size  int  // of the request, as the gate counts it
+	held  bool // the request holds a place in the gate
+}
+
+// serveRequests serves until the connection fails or ctx ends.
+func (t *Transport) serveRequests(ctx context.Context, c *frameConn, h *hello) error {
+	s := &requestServer{
+		t: t, conn: c, from: h.from.Identity, maxFrame: h.maxFrame,
+		wake:    make(chan struct{}, 1),
+		running: make(map[uint64]context.CancelFunc),
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	wrote := make(chan struct{})
+	go func() {
+		defer close(wrote)
+		s.write(ctx)
+	}()
+	err := s.read(ctx)
+	cancel()
+	closeQuietly(c)
+	s.handlers.Wait()
+	<-wrote
+	s.drop()
+	return err
+}
+
+func (s *requestServer) read(ctx context.Context) error {
+	for {
+		// Bodies go to handlers, so no buffer is used twice.
+		typ, body, err := s.conn.readFrame(nil)
+		if err != nil {
+			return err
+		}
+		switch typ {
+		case framePing:
+			if len(body) != pingBody {
+				return fmt.Errorf("%w: ping of %d bytes", errProtocol, len(body))
+			}
+			err = s.post(pending{frame: appendFrame(nil, framePong, body)})
+		case frameRequest:
+			err = s.request(ctx, body)
+		case frameCancel:
+			err = s.cancel(body)
+		default:
+			err = unexpected(typ, ClassRequest)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (s *requestServer) cancel(body []byte) error {
+	id, err := decodeCancel(body)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errProtocol, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cancel := s.running[id]; cancel != nil {
+		cancel()
+	}
+	return nil
+}
+
+func (s *requestServer) request(ctx context.Context, body []byte) error {
+	req, err := decodeRequest(body)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errProtocol, err)
+	}
+	if req.left <= 0 {
+		late := answer{status: answerLate, err: RemoteError{Message: "arrived after its deadline"}}
+		return s.post(pending{frame: s.answer(req.id, &late)})
+	}
+	ctx, cancel := context.WithTimeout(ctx, req.left)
+	switch err := s.begin(&req, cancel); {
+	case errors.Is(err, ErrBusy):
+		cancel()
+		s.t.count.requestsBusy.Add(1)
+		busy := answerOf(nil, err)
+		return s.post(pending{frame: s.answer(req.id, &busy)})
+	case err != nil:
+		cancel()
+		return err
+	}
+	s.handlers.Go(func() {
+		defer cancel()
+		s.handle(ctx, &req)
+	})
+	return nil
+}
+
+// begin takes a place for the request, or says that there is none.
+func (s *requestServer) begin(req *request, cancel context.CancelFunc) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running[req.id] != nil {
+		return fmt.Errorf("%w: two requests with one id", errProtocol)
+	}
+	if limit := s.t.cfg.MaxRequestsPerPeer; s.open >= limit {
+		return fmt.Errorf("%w: %d requests of node %d are being handled",
+			ErrBusy, limit, s.from.Node)
+	}
+	if !s.t.gate.enter(req.total) {
+		return fmt.Errorf("%w: as many requests as possible are being handled", ErrBusy)
+	}
+	s.open++
+	s.running[req.id] = cancel
+	return nil
+}
+
+func (s *requestServer) handle(ctx context.Context, req *request) {
+	body, err := s.t.cfg.Handler.HandleRequest(ctx, s.from, req.kind, req.body)
+	s.t.count.requestsHandled.Add(1)
+	a := answerOf(body, err)
+	frame := s.answer(req.id, &a)
+
+	s.mu.Lock()
+	delete(s.running, req.id)
+	s.mu.Unlock()
+	// When the connection is broken, the caller knows, and the place is given back.
+	_ = s.post(pending{frame: frame, size: req.total, held: true})
+}
+
+// answer makes the frame of an answer. One that the peer would not take is
+// replaced by an error.
+func (s *requestServer) answer(id uint64, a *answer) []byte {
+	limit := min(s.maxFrame, uint64(s.t.cfg.MaxFrameBytes))
+	if size := len(a.body) + len(a.err.Body); uint64(size+requestOverhead) > limit {
+		a = &answer{status: answerError, err: RemoteError{
+			Message: fmt.Sprintf("the answer of %d bytes is too large to be sent", size),
+		}}
+	}
+	b := beginFrame(make([]byte, 0, frameHeader+requestOverhead+len(a.body)+len(a.err.Body)),
+		frameAnswer)
+	b = wire.AppendUvarint(b, id)
+	return endFrame(appendAnswer(b, a), 0)
+}
+
+// post queues a frame to be written. The peer bounds how many frames it makes
+// us queue by what it sends, so it is held to the same number as its requests.
+func (s *requestServer) post(p pending) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken {
+		s.releaseLocked(&p)
+		return ErrClosed
+	}
+	if !p.held && len(s.out) >= 2*s.t.cfg.MaxRequestsPerPeer+16 {
+		return fmt.Errorf("%w: it sends requests and does not read the answers", errProtocol)
+	}
+	s.out = append(s.out, p)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (s *requestServer) releaseLocked(p *pending) {
+	if p.held {
+		s.open--
+		s.t.gate.leave(p.size)
+	}
+}
+
+// write writes what is posted until the connection fails or ctx ends.
+func (s *requestServer) write(ctx context.Context) {
+	var buf []byte
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		}
+		for n := 1; n > 0; {
+			var taken []pending
+			buf, taken = s.collect(buf[:0])
+			if n = len(taken); n == 0 {
+				break
+			}
+			err := s.conn.writeFrames(buf, n)
+			s.mu.Lock()
+			for i := range taken {
+				s.releaseLocked(&taken[i])
+			}
+			s.mu.Unlock()
+			if err != nil {
+				closeQuietly(s.conn) // the reader notices
+				return
+			}
+			buf = trim(buf)
+		}
+	}
+}
+
+// collect appends posted frames to buf, up to about targetFrame bytes.
+func (s *requestServer) collect(buf []byte) ([]byte, []pending) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for n < len(s.out) && (n == 0 || len(buf)+len(s.out[n].frame) <= targetFrame) {
+		buf = append(buf, s.out[n].frame...)
+		n++
+	}
+	taken := append([]pending(nil), s.out[:n]...)
+	if s.out = s.out[n:]; len(s.out) == 0 {
+		s.out = nil
+	}
+	return buf, taken
+}
+
+// drop gives back the places of what was not written.
+func (s *requestServer) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken = true
+	for i := range s.out {
+		s.releaseLocked(&s.out[i])
+	}
+	s.out = nil
+}
