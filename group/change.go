@@ -154,7 +154,8 @@ func (d Descriptor) checkNext(next Descriptor) error {
 		return fmt.Errorf("%w: %w", ErrInvalidChange, err)
 	}
 	if !d.sameGroup(next) {
-		return fmt.Errorf("%w: group, incarnation, kind and options cannot change", ErrInvalidChange)
+		return fmt.Errorf("%w: group, incarnation, kind and options cannot change",
+			ErrInvalidChange)
 	}
 	if d.IsJoint() {
 		if !next.Equal(d.LeaveJoint()) {
@@ -175,21 +176,12 @@ func (d Descriptor) checkMembers(next Descriptor) error {
 	joint := next.IsJoint()
 	voters, changes := 0, 0
 	for _, m := range next.Members {
-		before, was := d.Member(m.ID)
-		if !was && m.ID < d.NextReplica {
-			return fmt.Errorf("%w: replica id %d was given out before", ErrInvalidChange, m.ID)
+		before, _ := d.Member(m.ID)
+		if err := d.checkMember(m, joint); err != nil {
+			return err
 		}
-		if was && before.Node != m.Node {
-			return fmt.Errorf("%w: replica %d moves from node %d to %d",
-				ErrInvalidChange, m.ID, before.Node, m.Node)
-		}
-		if before.Role == m.Role {
-			continue
-		}
-		changes++
-		if !allowedRole(before.Role, m.Role, joint) {
-			return fmt.Errorf("%w: replica %d is %s and cannot become %s",
-				ErrInvalidChange, m.ID, describeRole(before.Role), m.Role)
+		if before.Role != m.Role {
+			changes++
 		}
 		if (before.Role == Voter) != m.Role.newVoter() {
 			voters++
@@ -202,9 +194,9 @@ func (d Descriptor) checkMembers(next Descriptor) error {
 		changes++
 		if m.Role == Voter {
 			voters++
-			if joint {
-				return fmt.Errorf("%w: voter %d must be outgoing first", ErrInvalidChange, m.ID)
-			}
+		}
+		if m.Role == Voter && joint {
+			return fmt.Errorf("%w: voter %d must be outgoing first", ErrInvalidChange, m.ID)
 		}
 	}
 	switch {
@@ -215,6 +207,23 @@ func (d Descriptor) checkMembers(next Descriptor) error {
 			ErrInvalidChange, voters)
 	}
 	return nil
+}
+
+// checkMember checks what becomes of one member of the next descriptor.
+func (d Descriptor) checkMember(m Member, joint bool) error {
+	before, was := d.Member(m.ID)
+	switch {
+	case !was && m.ID < d.NextReplica:
+		return fmt.Errorf("%w: replica id %d was given out before", ErrInvalidChange, m.ID)
+	case was && before.Node != m.Node:
+		return fmt.Errorf("%w: replica %d moves from node %d to %d",
+			ErrInvalidChange, m.ID, before.Node, m.Node)
+	case before.Role != m.Role && !allowedRole(before.Role, m.Role, joint):
+		return fmt.Errorf("%w: replica %d is %s and cannot become %s",
+			ErrInvalidChange, m.ID, describeRole(before.Role), m.Role)
+	default:
+		return nil
+	}
 }
 
 // allowedRole reports whether a change may turn one role into another; joint says

@@ -31,7 +31,9 @@ type Config struct {
 
 	// Applied is the index up to which the state machine is durable, zero if it
 	// has nothing. Entries after it are handed out again. It may be ahead of the
-	// commit index on disk, because that is not written for its own sake.
+	// commit index on disk, because that is not written for its own sake. A state
+	// machine that has nothing is as far as the log's snapshot if that is empty;
+	// the replica's Status tells where it begins.
 	Applied uint64
 
 	// Boot tells this start of the replica from its earlier ones, so that the
@@ -69,7 +71,8 @@ func (c Config) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
-			errs = append(errs, fmt.Errorf("%w config: "+format, append([]any{ErrInvalid}, args...)...))
+			text := fmt.Sprintf(format, args...)
+			errs = append(errs, fmt.Errorf("%w config: %s", ErrInvalid, text))
 		}
 	}
 	check(!c.Incarnation.IsZero(), "Incarnation must not be zero")
@@ -78,8 +81,8 @@ func (c Config) Validate() error {
 		"Replica %d is reserved", c.Replica)
 	check(c.Storage != nil, "Storage must not be nil")
 	check(c.HeartbeatTicks > 0, "HeartbeatTicks is %d, want at least 1", c.HeartbeatTicks)
-	check(c.ElectionTicks > c.HeartbeatTicks, "ElectionTicks is %d, want more than HeartbeatTicks, %d",
-		c.ElectionTicks, c.HeartbeatTicks)
+	check(c.ElectionTicks > c.HeartbeatTicks,
+		"ElectionTicks is %d, want more than HeartbeatTicks, %d", c.ElectionTicks, c.HeartbeatTicks)
 	return errors.Join(append(errs, c.Limits.Validate())...)
 }
 

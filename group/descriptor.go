@@ -103,7 +103,8 @@ const maxKind = 255
 // IsZero reports whether d describes no group.
 func (d Descriptor) IsZero() bool {
 	return d.Group == 0 && d.Incarnation.IsZero() && d.Kind == "" && d.Epoch == 0 &&
-		d.NextReplica == 0 && len(d.Members) == 0 && d.SnapshotEntries == 0 && d.TrailingEntries == 0
+		d.NextReplica == 0 && len(d.Members) == 0 &&
+		d.SnapshotEntries == 0 && d.TrailingEntries == 0
 }
 
 // Clone returns a copy that shares nothing with d.
@@ -191,7 +192,8 @@ func (d Descriptor) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
-			errs = append(errs, fmt.Errorf("%w descriptor: "+format, append([]any{ErrInvalid}, args...)...))
+			text := fmt.Sprintf(format, args...)
+			errs = append(errs, fmt.Errorf("%w descriptor: %s", ErrInvalid, text))
 		}
 	}
 	check(!d.Incarnation.IsZero(), "incarnation must not be zero")
@@ -204,7 +206,8 @@ func (d Descriptor) Validate() error {
 	var before raftyard.ReplicaID
 	for _, m := range d.Members {
 		check(m.ID != 0 && !raft.IsLocalMsgTarget(uint64(m.ID)), "replica id %d is reserved", m.ID)
-		check(m.ID > before || m.ID == 0, "replica %d comes after %d, want ascending order", m.ID, before)
+		check(m.ID > before || m.ID == 0,
+			"replica %d comes after %d, want ascending order", m.ID, before)
 		check(m.ID < d.NextReplica, "replica %d is not below next replica %d", m.ID, d.NextReplica)
 		check(m.Node != 0, "replica %d: node must not be zero", m.ID)
 		check(!nodes[m.Node], "node %d has more than one replica", m.Node)

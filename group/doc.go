@@ -35,7 +35,7 @@
 //
 // What comes from outside is checked: [Replica.Step] returns an error for
 // messages on which raft would panic. What cannot be, a broken log or a broken
-// invariant, is a panic whose value is a [*Fault], or the error with which the
+// invariant, is a panic whose value is a [*FaultError], or the error with which the
 // storage failed; the driver recovers it and stops this one replica.
 //
 // A user of the project meets this package through [StateMachine].

@@ -96,11 +96,11 @@ func NotApplied(err error) bool {
 	return false
 }
 
-// A Fault is the value with which a replica panics when its log, its state or
+// A FaultError is the value with which a replica panics when its log, its state or
 // raft's own invariants are broken. It concerns this replica alone: the driver
 // recovers it, never calls the replica again except for [Replica.Close], and goes
 // on with the others.
-type Fault struct {
+type FaultError struct {
 	Group   raftyard.GroupID
 	Replica raftyard.ReplicaID
 	Reason  string
@@ -108,7 +108,7 @@ type Fault struct {
 }
 
 // Error says which replica is broken, and why.
-func (f *Fault) Error() string {
+func (f *FaultError) Error() string {
 	text := fmt.Sprintf("group %d: replica %d: %s", f.Group, f.Replica, f.Reason)
 	if f.Err != nil {
 		text += ": " + f.Err.Error()
@@ -117,4 +117,4 @@ func (f *Fault) Error() string {
 }
 
 // Unwrap returns the cause.
-func (f *Fault) Unwrap() error { return f.Err }
+func (f *FaultError) Unwrap() error { return f.Err }

@@ -190,7 +190,7 @@ func decodeChange(b []byte) (expect uint64, next Descriptor, err error) {
 	checkVersion(r, changeVersion)
 	expect = r.Uvarint()
 	descriptor := r.Bytes()
-	if err := r.Close(); err != nil {
+	if err = r.Close(); err != nil {
 		return 0, Descriptor{}, fmt.Errorf("group: decode membership change: %w", err)
 	}
 	next, err = DecodeDescriptor(descriptor)
@@ -210,7 +210,8 @@ func decodeConfChange(e *raftpb.Entry) (loggedChange, error) {
 	l := loggedChange{cc: new(raftpb.ConfChangeV2)}
 	err := proto.Unmarshal(e.GetData(), l.cc)
 	if err != nil {
-		return loggedChange{}, fmt.Errorf("%w change in entry %d: %w", ErrInvalid, e.GetIndex(), err)
+		return loggedChange{}, fmt.Errorf("%w change in entry %d: %w",
+			ErrInvalid, e.GetIndex(), err)
 	}
 	if l.expect, l.next, err = decodeChange(l.cc.GetContext()); err != nil {
 		return loggedChange{}, fmt.Errorf("entry %d: %w", e.GetIndex(), err)

@@ -10,7 +10,7 @@ import (
 
 // raftLogger gives raft's messages to slog. raft tells of every election and
 // change of configuration as information; with thousands of groups that is
-// debugging. What raft calls a panic is one, with a [*Fault] as its value.
+// debugging. What raft calls a panic is one, with a [*FaultError] as its value.
 type raftLogger struct {
 	group   raftyard.GroupID
 	replica raftyard.ReplicaID
@@ -40,7 +40,7 @@ func (l *raftLogger) log(level slog.Level, format string, args []any) {
 
 func (l *raftLogger) fault(text string) {
 	l.to.LogAttrs(context.Background(), slog.LevelError, "raft", slog.String("text", text))
-	panic(&Fault{Group: l.group, Replica: l.replica, Reason: "raft: " + text})
+	panic(&FaultError{Group: l.group, Replica: l.replica, Reason: "raft: " + text})
 }
 
 // Debug implements raft.Logger.

@@ -122,7 +122,7 @@ func (r *Replica) notLeader() error {
 
 // fault stops the replica by a panic that its driver recovers.
 func (r *Replica) fault(err error, format string, args ...any) {
-	panic(&Fault{
+	panic(&FaultError{
 		Group: r.cfg.Group, Replica: r.cfg.Replica, Reason: fmt.Sprintf(format, args...), Err: err,
 	})
 }

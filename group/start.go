@@ -26,7 +26,7 @@ func New(c Config) (*Replica, error) {
 	boot := c.Boot
 	if boot == 0 {
 		var random [8]byte
-		if _, err := rand.Read(random[:]); err != nil {
+		if _, err = rand.Read(random[:]); err != nil {
 			return nil, fmt.Errorf("group: start: %w", err)
 		}
 		boot = binary.LittleEndian.Uint64(random[:])
@@ -100,17 +100,19 @@ func readStart(c Config) (start, error) {
 	s.onDisk = hardStateOf(hs)
 	s.hard = s.onDisk
 	if c.State.IsZero() {
-		return s, s.checkUninitialised(c)
-	}
-	if err := checkOwnState(c); err != nil {
+		err = s.checkUninitialised(c)
 		return s, err
+	}
+	if stateErr := checkOwnState(c); stateErr != nil {
+		return s, stateErr
 	}
 	snap, err := c.Storage.Snapshot()
 	if err != nil && !errors.Is(err, raft.ErrSnapshotTemporarilyUnavailable) {
 		return s, fmt.Errorf("group: start: %w", err)
 	}
 	s.applied = max(c.Applied, emptyUpTo(snap))
-	return s, s.checkLog(c)
+	err = s.checkLog(c)
+	return s, err
 }
 
 func damaged(format string, args ...any) error {
@@ -164,7 +166,8 @@ func (s *start) checkLog(c Config) error {
 	s.hard.commit = max(s.hard.commit, s.first-1, s.applied, c.State.Index)
 	if s.hard.commit > s.last {
 		return damaged("the log ends at %d, but %d is committed "+
-			"(on disk %d, applied %d, state of %d)", s.last, s.hard.commit, s.onDisk.commit, s.applied, c.State.Index)
+			"(on disk %d, applied %d, state of %d)",
+			s.last, s.hard.commit, s.onDisk.commit, s.applied, c.State.Index)
 	}
 	if s.applied+1 < s.first {
 		return damaged("the state machine has applied %d, but the log begins at %d",
