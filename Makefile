@@ -5,7 +5,7 @@ PKG      ?= ./...
 RUN      ?= .
 FUZZTIME ?= 30s
 COUNT    ?= 10
-VULN     ?= golang.org/x/vuln/cmd/govulncheck@v1.1.4
+VULN     ?= golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 # The linter is pinned in tools/go.mod, built once into bin/ and reused.
 LINT := bin/golangci-lint
