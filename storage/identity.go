@@ -1,0 +1,249 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/google/uuid"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/wire"
+)
+
+// Names in the data directory.
+const (
+	lockName     = "LOCK"
+	identityName = "IDENTITY"
+	sequenceName = "sequence"
+	logName      = "log"
+)
+
+// formatVersion is the version of everything in the data directory that this
+// package writes.
+const formatVersion = 1
+
+// Identity is who a store belongs to and which one it is.
+type Identity struct {
+	Cluster uuid.UUID
+	Node    raftyard.NodeID
+
+	// Store is made with the data directory. Another directory has another.
+	Store uuid.UUID
+
+	// Boot counts the starts. It is raised durably by each Open before that
+	// returns, so no two running stores from one directory have the same.
+	Boot uint64
+
+	Format int
+}
+
+// The identity is a text file, so that an operator can read it. It is outside of
+// Badger, so that a lost or foreign Badger directory is noticed. Boot 0 marks a
+// directory that is being made: nothing in it was ever given to anybody.
+const identityText = "raftyard data directory\n" +
+	"format  %d\ncluster %s\nnode    %d\nstore   %s\nboot    %d\n"
+
+const identitySum = "crc32c  %08x\n"
+
+func (id Identity) encode() []byte {
+	text := fmt.Sprintf(identityText, id.Format, id.Cluster, id.Node, id.Store, id.Boot)
+	sum := crc32.Checksum([]byte(text), crc32.MakeTable(crc32.Castagnoli))
+	return []byte(text + fmt.Sprintf(identitySum, sum))
+}
+
+func decodeIdentity(b []byte) (Identity, error) {
+	// The format is read before the checksum: a newer one may sum up otherwise.
+	var id Identity
+	lines := strings.Split(string(b), "\n")
+	if len(lines) < 2 || lines[0] != "raftyard data directory" {
+		return id, errors.New("is no identity file")
+	}
+	format, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(lines[1], "format")))
+	if err != nil || format < 1 {
+		return id, fmt.Errorf("has no format: %q", lines[1])
+	}
+	if format > formatVersion {
+		return id, fmt.Errorf("%w: %d, this program knows %d: use the newer version that wrote it",
+			ErrFormat, format, formatVersion)
+	}
+	if len(lines) < 7 {
+		return id, fmt.Errorf("has %d lines", len(lines))
+	}
+	field := func(n int, name string) string {
+		value, ok := strings.CutPrefix(lines[n], name)
+		if !ok {
+			return ""
+		}
+		return strings.TrimSpace(value)
+	}
+	var errs [4]error
+	var node uint64
+	id.Format = format
+	id.Cluster, errs[0] = uuid.Parse(field(2, "cluster"))
+	node, errs[1] = strconv.ParseUint(field(3, "node"), 10, 64)
+	id.Store, errs[2] = uuid.Parse(field(4, "store"))
+	id.Boot, errs[3] = strconv.ParseUint(field(5, "boot"), 10, 64)
+	id.Node = raftyard.NodeID(node)
+	if err := errors.Join(errs[:]...); err != nil {
+		return id, err
+	}
+	if string(id.encode()) != string(b) {
+		return id, errors.New("does not have the checksum of its content")
+	}
+	return id, nil
+}
+
+// save replaces the identity file: a new file, synced, renamed over the old one,
+// and the directory synced. At any moment there is the old one or the new one.
+func (id Identity) save(dir string) error {
+	path := filepath.Join(dir, identityName)
+	temp := path + ".new"
+	if err := writeSynced(temp, id.encode()); err != nil {
+		return fmt.Errorf("%s: %w", temp, err)
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func writeSynced(path string, b []byte) (err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // in the data directory
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.Write(b); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+func syncDir(path string) (err error) {
+	d, err := os.Open(path) //nolint:gosec // the data directory
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	return d.Sync()
+}
+
+// loadIdentity reads the identity of the directory and checks that it is ours.
+// In a directory without anything of the store it begins a new one. It never
+// makes up for a part that is missing.
+func loadIdentity(o Options) (Identity, error) {
+	path := filepath.Join(o.Dir, identityName)
+	b, err := os.ReadFile(path) //nolint:gosec // in the data directory
+	if errors.Is(err, fs.ErrNotExist) {
+		return newIdentity(o)
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	id, err := decodeIdentity(b)
+	switch {
+	case errors.Is(err, ErrFormat):
+		return id, fmt.Errorf("%s: %w", path, err)
+	case err != nil:
+		return id, fmt.Errorf("%w: %s %w: restore the file from a copy, or replace the node",
+			ErrDamaged, path, err)
+	case id.Cluster != o.Cluster:
+		return id, fmt.Errorf("%w: it is of %s, this node is of %s: check the cluster's name"+
+			" and the directory", ErrWrongCluster, id.Cluster, o.Cluster)
+	case id.Node != o.Node:
+		return id, fmt.Errorf("%w: it is of node %d, this is node %d: check the node's id"+
+			" and the directory", ErrWrongNode, id.Node, o.Node)
+	case id.Boot == 0:
+		return id, begin(o, id)
+	}
+	for _, name := range []string{logName, sequenceName} {
+		there, err := exists(filepath.Join(o.Dir, name))
+		if err != nil {
+			return id, err
+		}
+		if !there {
+			return id, fmt.Errorf("%w: %s is missing: restore it, or replace the node",
+				ErrIncomplete, filepath.Join(o.Dir, name))
+		}
+	}
+	return id, nil
+}
+
+func newIdentity(o Options) (Identity, error) {
+	for _, name := range []string{logName, sequenceName} {
+		there, err := exists(filepath.Join(o.Dir, name))
+		if err != nil {
+			return Identity{}, err
+		}
+		if there {
+			return Identity{}, fmt.Errorf("%w: %s is there, but %s is missing:"+
+				" restore the file from a copy, or replace the node",
+				ErrIncomplete, filepath.Join(o.Dir, name), filepath.Join(o.Dir, identityName))
+		}
+	}
+	store, err := uuid.NewRandom()
+	if err != nil {
+		return Identity{}, err
+	}
+	id := Identity{Cluster: o.Cluster, Node: o.Node, Store: store, Format: formatVersion}
+	return id, begin(o, id)
+}
+
+// begin starts to make a directory, or starts again after that was interrupted.
+func begin(o Options, id Identity) error {
+	if err := os.RemoveAll(filepath.Join(o.Dir, logName)); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(o.Dir, sequenceName)); err != nil {
+		return err
+	}
+	return id.save(o.Dir)
+}
+
+// checkStoreRecord compares the identity inside of Badger with the one outside,
+// or writes it into a new database.
+func (s *Store) checkStoreRecord() error {
+	id := s.identity
+	record := storeRecord(id)
+	if id.Boot == 0 {
+		return s.db.Commit(func(txn *badger.Txn) error {
+			return txn.Set([]byte(identityKey), record)
+		})
+	}
+	var found []byte
+	err := s.db.View(func(txn *badger.Txn) error {
+		item, err := txn.Get([]byte(identityKey))
+		if err != nil {
+			return err
+		}
+		found, err = item.ValueCopy(nil)
+		return err
+	})
+	switch {
+	case errors.Is(err, badger.ErrKeyNotFound):
+		return fmt.Errorf("%w: %s does not say whose it is", ErrDamaged, s.path(logName))
+	case err != nil:
+		return err
+	case string(found) != string(record):
+		return fmt.Errorf("%w: %s belongs to another store than %s says: directories were mixed up",
+			ErrDamaged, s.path(logName), s.path(identityName))
+	}
+	return nil
+}
+
+// storeRecord is the value of identityKey.
+func storeRecord(id Identity) []byte {
+	b := []byte{0, 0, 0, 0, recordFormat}
+	b = wire.AppendID(b, id.Cluster)
+	b = wire.AppendUvarint(b, uint64(id.Node))
+	b = wire.AppendID(b, id.Store)
+	sealRecord([]byte(identityKey), b)
+	return b
+}

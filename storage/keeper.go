@@ -1,0 +1,74 @@
+package storage
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// keepInterval is how often the keeper looks whether there is something to do.
+// So much of the newest work may be missing in the sequence note.
+const keepInterval = 100 * time.Millisecond
+
+// keeper does what need not be done with every batch: it notes the newest one
+// outside of Badger, and deletes garbage that no batch has deleted on its way.
+// startKeeper launches its goroutine and stop waits for it.
+type keeper struct {
+	store *Store
+
+	once sync.Once
+	quit chan struct{}
+	done chan struct{}
+}
+
+func startKeeper(s *Store) *keeper {
+	k := &keeper{store: s, quit: make(chan struct{}), done: make(chan struct{})}
+	go k.run()
+	return k
+}
+
+func (k *keeper) stop() {
+	k.once.Do(func() { close(k.quit) })
+	<-k.done
+}
+
+func (k *keeper) run() {
+	defer close(k.done)
+	clock := time.NewTicker(keepInterval)
+	defer clock.Stop()
+	for {
+		select {
+		case <-k.quit:
+			return
+		case <-clock.C:
+			if k.store.Err() != nil {
+				continue // only Close comes now
+			}
+			if err := k.store.keep(); err != nil && k.store.Err() == nil {
+				k.store.opts.Logger.Warn("housekeeping", slog.Any("error", err))
+			}
+		}
+	}
+}
+
+// keep is one round of the keeper.
+func (s *Store) keep() error {
+	if err := s.noteSequence(); err != nil {
+		return err
+	}
+	return s.collect()
+}
+
+// noteSequence notes the newest durable batch, if it is not noted yet. It is
+// called by the keeper, and by Close after the keeper has stopped.
+func (s *Store) noteSequence() error {
+	sequence := s.durable.Load()
+	if sequence == s.note.noted {
+		return nil
+	}
+	if err := s.note.write(sequence); err != nil {
+		return s.fail(err)
+	}
+	s.stats.notes.Add(1)
+	return nil
+}

@@ -1,0 +1,292 @@
+package storage
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/dgraph-io/badger/v4"
+)
+
+// recover reads the whole database once, group after group, and rebuilds what is
+// kept in memory. What is wrong with one group becomes that replica's damage.
+func (s *Store) recover() error {
+	var at progress
+	f := new(found)
+	err := s.db.View(func(txn *badger.Txn) error {
+		opts := badger.DefaultIteratorOptions
+		opts.PrefetchValues = false // values come with the keys; prefetching copies them
+		it := txn.NewIterator(opts)
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			item := it.Item()
+			k, ok := parseGroupKey(item.Key())
+			if !ok {
+				batch, err := readStoreItem(item)
+				if err != nil {
+					return err
+				}
+				at.saw(batch, item.Version())
+				continue
+			}
+			if f.any && k.group != f.group {
+				s.take(f)
+			}
+			f.group, f.any = k.group, true
+			batch, err := f.item(k, item)
+			if err != nil {
+				return err
+			}
+			at.saw(batch, item.Version())
+		}
+		if f.any {
+			s.take(f)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	newest := at.newest()
+	s.durable.Store(newest)
+	if noted := s.note.noted; noted > newest {
+		return s.lostTail(newest, noted)
+	}
+	return nil
+}
+
+// progress finds out the number of the newest batch. Batches and Badger's
+// versions rise together, one by one, so a record that cannot be read still
+// tells, by its version, that its batch is there.
+type progress struct {
+	batch, version uint64 // of the newest batch that can be read
+	unreadable     uint64 // the highest version of a record that cannot
+}
+
+// saw takes in one key; batch is zero if its record does not tell.
+func (p *progress) saw(batch, version uint64) {
+	switch {
+	case batch == 0:
+		p.unreadable = max(p.unreadable, version)
+	case batch > p.batch:
+		p.batch, p.version = batch, version
+	}
+}
+
+func (p *progress) newest() uint64 {
+	if p.batch != 0 && p.unreadable > p.version {
+		return p.batch + p.unreadable - p.version
+	}
+	return p.batch
+}
+
+// readStoreItem reads a key of the store and returns the batch number in it.
+func readStoreItem(item *badger.Item) (batch uint64, err error) {
+	key := string(item.Key())
+	switch key {
+	case identityKey:
+		return 0, nil // checked before
+	case sequenceKey:
+		err = item.Value(func(value []byte) error {
+			r, err := openRecord([]byte(key), value)
+			if err != nil {
+				return err
+			}
+			batch = r.Uvarint()
+			return r.Close()
+		})
+		if err != nil {
+			return 0, fmt.Errorf("%w: sequence record: %w", ErrDamaged, err)
+		}
+		return batch, nil
+	default:
+		return 0, fmt.Errorf("%w: key %x is none of this store", ErrDamaged, key)
+	}
+}
+
+// take makes a replica of what was found of one group, and makes f ready for the
+// next.
+func (s *Store) take(f *found) {
+	r, err := f.build(s)
+	if err != nil {
+		r.info.Damage = fmt.Errorf("%w: group %d: %w", ErrDamaged, f.group, err)
+		r.log = nil
+		r.slots.free = slices.Clone(f.slots)
+		s.opts.Logger.Error("replica is damaged",
+			slog.Uint64("group", uint64(f.group)), slog.Any("error", r.info.Damage))
+	}
+	s.replicas[f.group] = r
+	f.reset()
+}
+
+// lostTail handles a database that has come back without batches that were
+// durable. Whose they were is not known, so every live replica is marked as
+// damaged, durably: the next start could not tell any more. The numbers go on
+// only after the last mark is written, so an interrupted marking starts again.
+func (s *Store) lostTail(newest, noted uint64) error {
+	text := fmt.Sprintf("the store has lost its newest batches: it ends with batch %d,"+
+		" batch %d was durable", newest, noted)
+	s.opts.Logger.Error("all replicas are damaged", slog.String("error", text))
+	w := &s.writer
+	size := recordCharge + int64(len(text))
+	begin := func(batch uint64) { w.reset(s, batch, size*markBatch) }
+	begin(newest)
+	for g, r := range s.replicas {
+		if !r.live() || r.info.Damage != nil {
+			continue
+		}
+		if err := w.add(&op{kind: opDamaged, group: g, damage: text}); err != nil {
+			return err
+		}
+		if len(w.pairs) == markBatch {
+			if err := s.write(w, 0); err != nil {
+				return err
+			}
+			begin(newest)
+		}
+	}
+	if err := s.write(w, 0); err != nil {
+		return err
+	}
+	begin(noted + 1)
+	w.sequence()
+	return s.write(w, 0)
+}
+
+// markBatch is how many replicas are marked as damaged at once; it is small
+// enough for the smallest memtable.
+const markBatch = 128
+
+// found is everything that the scan has seen of one group.
+type found struct {
+	any   bool
+	group groupID
+
+	replica  *replicaRecord
+	head     *foundHead
+	meta     *foundValue
+	snapshot *foundValue
+	records  []foundRecord
+	slots    []uint32 // all, also of records that cannot be read
+
+	seq uint64 // the highest
+	err error  // the first thing that is wrong
+}
+
+type foundHead struct {
+	prefix
+
+	head head
+}
+
+type foundValue struct {
+	prefix
+
+	value []byte
+}
+
+type foundRecord struct {
+	logRecord // without body
+
+	slot  uint32
+	bytes uint32
+	terms []termRun
+}
+
+func (f *found) reset() {
+	clear(f.records)
+	*f = found{records: f.records[:0], slots: f.slots[:0]}
+}
+
+// item takes in one key of the group and returns the number of its batch, or zero
+// if that cannot be read. The error is one of reading from Badger; what is wrong
+// with the record goes to f.err.
+func (f *found) item(k groupKey, item *badger.Item) (batch uint64, err error) {
+	if k.kind == kindLog {
+		f.slots = append(f.slots, k.slot)
+	}
+	key := item.Key()
+	err = item.Value(func(value []byte) error {
+		p, err := f.record(k, key, value)
+		if err != nil {
+			what := fmt.Sprintf("record %c", k.kind)
+			if k.kind == kindLog {
+				what = fmt.Sprintf("record in slot %d", k.slot)
+			}
+			f.wrong(fmt.Errorf("%s: %w", what, err))
+			return nil
+		}
+		batch = p.batch
+		f.seq = max(f.seq, p.seq)
+		return nil
+	})
+	return batch, err
+}
+
+func (f *found) wrong(err error) {
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+func (f *found) record(k groupKey, key, value []byte) (prefix, error) {
+	switch k.kind {
+	case kindReplica:
+		rr, err := readReplicaRecord(key, value)
+		f.replica = &rr
+		if err != nil {
+			f.replica = nil
+		}
+		return rr.prefix, err
+	case kindHead:
+		p, h, err := readHeadRecord(key, value)
+		f.head = &foundHead{p, h}
+		return p, err
+	case kindMeta:
+		r, err := openRecord(key, value)
+		if err != nil {
+			return prefix{}, err
+		}
+		f.meta = &foundValue{readPrefix(r), slices.Clone(r.Bytes())}
+		return f.meta.prefix, r.Close()
+	case kindSnapshot:
+		r, err := openRecord(key, value)
+		if err != nil {
+			return prefix{}, err
+		}
+		f.snapshot = &foundValue{readPrefix(r), slices.Clone(r.Raw(uint64(r.Len())))}
+		if r.Err() == nil {
+			_, err = decodeSnapshot(f.snapshot.value)
+		}
+		return f.snapshot.prefix, firstError(r.Close(), err)
+	default: // kindLog; parseGroupKey admits no other
+		return f.logRecord(k.slot, key, value)
+	}
+}
+
+func (f *found) logRecord(slot uint32, key, value []byte) (prefix, error) {
+	l, err := readLogRecord(key, value)
+	if err != nil {
+		return l.prefix, err
+	}
+	fr := foundRecord{logRecord: l, slot: slot, bytes: uint32(len(l.body))}
+	if l.part == 0 {
+		err = readTerms(&l, func(index, term uint64) {
+			if n := len(fr.terms); n == 0 || fr.terms[n-1].term != term {
+				fr.terms = append(fr.terms, termRun{index, term})
+			}
+		})
+	}
+	fr.body = nil
+	f.records = append(f.records, fr)
+	return l.prefix, err
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

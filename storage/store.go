@@ -1,0 +1,225 @@
+package storage
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/badgerdb"
+)
+
+type groupID = raftyard.GroupID
+
+// Store is the raft logs of all groups of one node. Its methods may be called
+// from several goroutines.
+type Store struct {
+	opts        Options
+	identity    Identity
+	limits      Limits
+	recordLimit int64
+
+	lock   *dirLock
+	db     *badgerdb.DB
+	note   *sequenceNote
+	keeper *keeper
+	stats  stats
+
+	durable atomic.Uint64 // number of the newest durable batch
+
+	commitMu sync.Mutex // held for the whole of a commit; makes its holder the committer
+	writer   writer     // the committer's
+	cache    cache      // the committer's
+	garbage  garbage    // the committer's
+
+	mu       sync.RWMutex
+	replicas map[groupID]*replica // entries are never removed
+	err      error                // first failure, or ErrClosed
+}
+
+// Open opens the store in o.Dir, or makes it if the directory holds none. It
+// raises the boot counter before it returns.
+//
+// A store in which single replicas are damaged opens; see [Replica.Damage]. When
+// the newest batches are missing, every live replica is damaged, and stays so:
+// there is no telling whose they were.
+func Open(o Options) (*Store, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
+		return nil, fmt.Errorf("storage: open: %w", err)
+	}
+	lock, err := lockDirectory(filepath.Join(o.Dir, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("storage: open %s: %w", o.Dir, err)
+	}
+	s := &Store{
+		opts: o, lock: lock, replicas: make(map[groupID]*replica),
+		cache: cache{budget: o.CacheBytes},
+	}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("storage: open %s: %w", o.Dir, err), s.release())
+	}
+	s.keeper = startKeeper(s)
+	return s, nil
+}
+
+// open does the steps of Open that follow the lock, in the order in which they
+// depend on each other.
+func (s *Store) open() error {
+	var err error
+	if s.identity, err = loadIdentity(s.opts); err != nil {
+		return err
+	}
+	if s.note, err = openSequenceNote(s.path(sequenceName), s.identity); err != nil {
+		return err
+	}
+	s.db, err = badgerdb.Open(badgerdb.Options{
+		Dir:          s.path(logName),
+		MemTableSize: s.opts.MemTableSize,
+		Profile:      badgerdb.Log,
+		Logger:       s.opts.Logger,
+	})
+	switch {
+	case errors.Is(err, badgerdb.ErrDamaged):
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	case errors.Is(err, badgerdb.ErrLocked):
+		return fmt.Errorf("%w: %w", ErrLocked, err)
+	case err != nil:
+		return err
+	}
+	s.limits = limitsOf(s.db)
+	// A record is well below the size from which on Badger would move it to its
+	// value log, and a batch has room for several.
+	s.recordLimit = min(512<<10, s.db.MaxValueBytes()/2)
+	if err := s.checkStoreRecord(); err != nil {
+		return err
+	}
+	if err := s.recover(); err != nil {
+		return err
+	}
+	s.identity.Boot++
+	return s.identity.save(s.opts.Dir)
+}
+
+func (s *Store) path(name string) string { return filepath.Join(s.opts.Dir, name) }
+
+// Identity returns who the store belongs to.
+func (s *Store) Identity() Identity { return s.identity }
+
+// Limits returns what a batch can hold.
+func (s *Store) Limits() Limits { return s.limits }
+
+// Replicas returns all replicas and tombstones, by group id.
+func (s *Store) Replicas() []Replica {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	all := make([]Replica, 0, len(s.replicas))
+	for _, r := range s.replicas {
+		all = append(all, r.clone())
+	}
+	slices.SortFunc(all, func(a, b Replica) int { return cmp.Compare(a.Group, b.Group) })
+	return all
+}
+
+// Replica returns the group's replica or tombstone.
+func (s *Store) Replica(g raftyard.GroupID) (Replica, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	r, ok := s.replicas[g]
+	if !ok {
+		return Replica{}, false
+	}
+	return r.clone(), true
+}
+
+// Log returns the log of the group's live replica, or nil when there is none or
+// it is damaged. After the replica was destroyed the methods of its Log return
+// an error.
+func (s *Store) Log(g raftyard.GroupID) *Log {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if r, ok := s.replicas[g]; ok && r.info.Damage == nil {
+		return r.log
+	}
+	return nil
+}
+
+// Err returns the first failure of a write, which wraps [ErrFailed], or
+// [ErrClosed] after Close, or nil. While it is not nil, nothing is written.
+func (s *Store) Err() error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.err
+}
+
+// fail takes the store out of service.
+func (s *Store) fail(cause error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = fmt.Errorf("%w: %w", ErrFailed, cause)
+	}
+	return s.err
+}
+
+// damage takes a replica out of service in which a reader has found damage.
+func (s *Store) damage(l *Log, err error) {
+	l.fail(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r, ok := s.replicas[l.group]; ok && r.log == l && r.info.Damage == nil {
+		r.info.Damage = err
+	}
+}
+
+// Close notes the newest batch and closes the store. Batches that are being
+// committed are finished before; later ones end with [ErrClosed]. Reads must
+// have ended. Calling it again does no harm.
+func (s *Store) Close() error {
+	s.commitMu.Lock()
+	s.mu.Lock()
+	closed := errors.Is(s.err, ErrClosed)
+	failed := s.err
+	s.err = ErrClosed
+	s.mu.Unlock()
+	s.commitMu.Unlock()
+	if closed {
+		return nil
+	}
+	s.keeper.stop()
+	var err error
+	if failed == nil {
+		err = s.noteSequence()
+	}
+	return errors.Join(err, s.release())
+}
+
+// release lets go of whatever open has got.
+func (s *Store) release() error {
+	var errs []error
+	if s.db != nil {
+		errs = append(errs, s.db.Close())
+	}
+	if s.note != nil {
+		errs = append(errs, s.note.close())
+	}
+	return errors.Join(append(errs, s.lock.release())...)
+}
+
+// exists reports whether there is anything at path.
+func exists(path string) (bool, error) {
+	_, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
