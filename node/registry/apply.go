@@ -37,10 +37,11 @@ func (c CreateGroup) apply(st *state) Result {
 	}
 	old, ok := st.groups.get(g.ID)
 	switch {
-	case ok && !old.Deleted && old.sameSpec(g):
-		return Result{Code: ExistsSame, Group: *old}
 	case ok && !old.Deleted:
-		return Result{Code: Conflict, Group: *old}
+		if detail := old.difference(g); detail != "" {
+			return Result{Code: Conflict, Group: *old, Detail: detail}
+		}
+		return Result{Code: ExistsSame, Group: *old}
 	case ok && old.Incarnation == g.Incarnation:
 		// A late copy of the command that created the deleted group.
 		return Result{Code: Invalid, Group: *old, Detail: "this incarnation is deleted"}

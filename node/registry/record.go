@@ -60,12 +60,24 @@ type Group struct {
 	Deleted bool
 }
 
-// sameSpec reports whether g and o want the same: kind, members and options.
-// The incarnation and the seed are choices of whoever proposed the group.
-func (g *Group) sameSpec(o *Group) bool {
-	return g.Kind == o.Kind &&
-		g.SnapshotEntries == o.SnapshotEntries && g.TrailingEntries == o.TrailingEntries &&
-		slices.Equal(g.Voters, o.Voters) && slices.Equal(g.Learners, o.Learners)
+// difference says in what g, which exists, is not what o asks for: in kind,
+// members or options. It is empty if they are the same. The incarnation and the
+// seed do not count; they are choices of whoever proposed the group.
+func (g *Group) difference(o *Group) string {
+	switch {
+	case g.Kind != o.Kind:
+		return fmt.Sprintf("the kind is %s, not %s", g.Kind, o.Kind)
+	case !slices.Equal(g.Voters, o.Voters):
+		return fmt.Sprintf("the voters are %v, not %v", g.Voters, o.Voters)
+	case !slices.Equal(g.Learners, o.Learners):
+		return fmt.Sprintf("the learners are %v, not %v", g.Learners, o.Learners)
+	case g.SnapshotEntries != o.SnapshotEntries:
+		return fmt.Sprintf("snapshot_entries is %d, not %d", g.SnapshotEntries, o.SnapshotEntries)
+	case g.TrailingEntries != o.TrailingEntries:
+		return fmt.Sprintf("trailing_entries is %d, not %d", g.TrailingEntries, o.TrailingEntries)
+	default:
+		return ""
+	}
 }
 
 // check returns what is wrong with g by itself.

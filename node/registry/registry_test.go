@@ -180,9 +180,10 @@ func TestCreateGroup(t *testing.T) {
 
 func TestCreateGroupThatExists(t *testing.T) {
 	tests := []struct {
-		name string
-		edit func(c *CreateGroup)
-		want Code
+		name       string
+		edit       func(c *CreateGroup)
+		want       Code
+		wantDetail string
 	}{
 		{name: "the same", edit: func(*CreateGroup) {}, want: ExistsSame},
 		{name: "members in another order", edit: func(c *CreateGroup) {
@@ -191,17 +192,31 @@ func TestCreateGroupThatExists(t *testing.T) {
 		{name: "another incarnation and seed", edit: func(c *CreateGroup) {
 			c.Incarnation, c.Seed = incarnation(2), 1
 		}, want: ExistsSame},
-		{name: "another kind", edit: func(c *CreateGroup) { c.Kind = "ledger" }, want: Conflict},
-		{name: "fewer voters", edit: func(c *CreateGroup) { c.Voters = ids(1, 2) }, want: Conflict},
-		{name: "no learner", edit: func(c *CreateGroup) { c.Learners = nil }, want: Conflict},
-		{name: "another snapshot_entries", edit: func(c *CreateGroup) {
-			c.SnapshotEntries++
-		}, want: Conflict},
-		{name: "another trailing_entries", edit: func(c *CreateGroup) {
-			c.TrailingEntries++
-		}, want: Conflict},
+		{
+			name: "another kind", edit: func(c *CreateGroup) { c.Kind = "ledger" },
+			want: Conflict, wantDetail: "the kind is kv, not ledger",
+		},
+		{
+			name: "fewer voters", edit: func(c *CreateGroup) { c.Voters = ids(1, 2) },
+			want: Conflict, wantDetail: "the voters are [1 2 3], not [1 2]",
+		},
+		{
+			name: "no learner", edit: func(c *CreateGroup) { c.Learners = nil },
+			want: Conflict, wantDetail: "the learners are [4], not []",
+		},
+		{
+			name: "another snapshot_entries", edit: func(c *CreateGroup) { c.SnapshotEntries++ },
+			want: Conflict, wantDetail: "snapshot_entries is 1000, not 1001",
+		},
+		{
+			name: "another trailing_entries", edit: func(c *CreateGroup) { c.TrailingEntries++ },
+			want: Conflict, wantDetail: "trailing_entries is 500, not 501",
+		},
 		// Whoever asks for the impossible learns that first.
-		{name: "no voters", edit: func(c *CreateGroup) { c.Voters = nil }, want: Invalid},
+		{
+			name: "no voters", edit: func(c *CreateGroup) { c.Voters = nil },
+			want: Invalid, wantDetail: "there are no voters",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -211,8 +226,8 @@ func TestCreateGroupThatExists(t *testing.T) {
 			c := create()
 			tt.edit(&c)
 			res := apply(t, r, EncodeCreateGroup(c))
-			if res.Code != tt.want {
-				t.Errorf("result = %v %q, want %v", res.Code, res.Detail, tt.want)
+			if res.Code != tt.want || res.Detail != tt.wantDetail {
+				t.Errorf("result = %v %q, want %v %q", res.Code, res.Detail, tt.want, tt.wantDetail)
 			}
 			if tt.want != Invalid {
 				if diff := cmp.Diff(before, res.Group); diff != "" {
