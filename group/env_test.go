@@ -44,6 +44,8 @@ type env struct {
 	limits   Limits
 	boots    uint64
 
+	// autoJoin makes a replica when the first message for it arrives.
+	autoJoin bool
 	// observe, when set, sees every output before it is carried out.
 	observe func(m *member, out Output)
 	// answered, when set, sees every applied command with its token, every read
@@ -64,6 +66,9 @@ type member struct {
 
 	taken *Output // by Ready, not carried out yet
 }
+
+// GoString keeps rapid's reports short.
+func (m *member) GoString() string { return fmt.Sprintf("replica %d", m.id) }
 
 // A list is the state machine of the tests: it keeps every command in order.
 type list struct {
@@ -243,7 +248,17 @@ func (e *env) deliver(i int) error {
 }
 
 func (e *env) step(msg *raftpb.Message) error {
-	j := slices.IndexFunc(e.members, func(m *member) bool { return uint64(m.id) == msg.GetTo() })
+	find := func(id uint64) int {
+		return slices.IndexFunc(e.members, func(m *member) bool { return uint64(m.id) == id })
+	}
+	j := find(msg.GetTo())
+	if i := find(msg.GetFrom()); j < 0 && e.autoJoin && i >= 0 {
+		to := raftyard.ReplicaID(msg.GetTo())
+		if desc, ok := e.members[i].state.Descriptor.Member(to); ok {
+			e.join(to, desc.Node)
+			j = find(msg.GetTo())
+		}
+	}
 	up := j >= 0 && e.members[j].r != nil
 	if msg.GetType() == raftpb.MsgSnap {
 		// The sender is told what became of it, as if by the stream's end.

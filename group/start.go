@@ -161,13 +161,13 @@ func emptyUpTo(snap *raftpb.Snapshot) uint64 {
 
 // checkLog compares the bounds of the log with what was committed and applied, and
 // raises the commit index to what certainly is: it is not written for its own sake,
-// so the state machine and the state may be ahead of it.
+// so the state machine may be ahead of it. So may be the state, if it came with a
+// snapshot; see [logView.Snapshot].
 func (s *start) checkLog(c Config) error {
-	s.hard.commit = max(s.hard.commit, s.first-1, s.applied, c.State.Index)
+	s.hard.commit = max(s.hard.commit, s.first-1, s.applied)
 	if s.hard.commit > s.last {
 		return damaged("the log ends at %d, but %d is committed "+
-			"(on disk %d, applied %d, state of %d)",
-			s.last, s.hard.commit, s.onDisk.commit, s.applied, c.State.Index)
+			"(on disk %d, applied %d)", s.last, s.hard.commit, s.onDisk.commit, s.applied)
 	}
 	if s.applied+1 < s.first {
 		return damaged("the state machine has applied %d, but the log begins at %d",
