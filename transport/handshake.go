@@ -221,6 +221,11 @@ func (t *Transport) connect(
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.DialTimeout)
 	defer cancel()
+	defer func() {
+		if cause := context.Cause(ctx); err != nil && cause != nil {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+	}()
 	raw, err := t.cfg.Dial(ctx, addr)
 	if err != nil {
 		return nil, welcome{}, err
@@ -241,7 +246,7 @@ func (t *Transport) connect(
 	}
 	if !stop() { // ctx has ended meanwhile, and raw is closed
 		t.admission.leave(node, raw)
-		return nil, welcome{}, context.Cause(ctx)
+		return nil, welcome{}, net.ErrClosed
 	}
 	return newFrameConn(raw, t.cfg.MaxFrameBytes, t.cfg.DeadAfter, &t.count), w, nil
 }

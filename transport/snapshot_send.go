@@ -121,10 +121,10 @@ func (s *snapshotSender) send(env *Envelope, body io.WriterTo) error {
 
 	cause := context.Cause(s.ctx)
 	switch {
+	case errors.Is(err, errBody) && (s.verdict == nil || s.verdict.status != answerOK):
+		return err
 	case s.verdict != nil:
 		_, err = s.verdict.result()
-		return err
-	case errors.Is(err, errBody):
 		return err
 	case !delivered:
 		return fmt.Errorf("%w: %w", ErrUnreachable, cause)

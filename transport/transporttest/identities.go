@@ -1,0 +1,118 @@
+package transporttest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/uuid"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// refused sends from a node to another, which is the acceptor or is believed to
+// be, until it learns that its connection is refused, and checks the reason at
+// both ends.
+func (n *node) refused(
+	t *testing.T, to raftyard.NodeID, acceptor *node, code transport.RefusalCode,
+) {
+	t.Helper()
+	eventually(t, "the dialler learns that it is refused", func() bool {
+		n.Send([]transport.Envelope{message(raftpb.MsgApp, n.id, to, 1)})
+		for _, p := range n.Peers() {
+			if ref, ok := errors.AsType[*transport.RefusalError](p.LastError); ok && p.Node == to {
+				if ref.Code != code {
+					t.Fatalf("the dialler is refused for %v, want %v", ref, code)
+				}
+				return true
+			}
+		}
+		return false
+	})
+	eventually(t, "the acceptor counts it", func() bool {
+		return acceptor.Stats().HandshakesRefused[code.String()] > 0
+	})
+	_, err := n.Request(t.Context(), to, 1, nil)
+	if !errors.Is(err, transport.ErrUnreachable) {
+		t.Errorf("Request = %v, want ErrUnreachable", err)
+	}
+	if got := len(acceptor.got()); got != 0 {
+		t.Errorf("the acceptor has got %d envelopes", got)
+	}
+}
+
+func testWrongCluster(t *testing.T, c *cluster) {
+	a := c.add(1)
+	b := c.add(2, func(cfg *transport.Config) { cfg.Cluster = uuid.UUID{1} })
+	a.refused(t, 2, b, transport.RefusedCluster)
+	b.refused(t, 1, a, transport.RefusedCluster)
+}
+
+func testWrongNode(t *testing.T, c *cluster) {
+	a, b := c.add(1), c.add(2)
+	c.enter(3, b.Addr().String())
+	a.refused(t, 3, b, transport.RefusedWrongNode)
+}
+
+func testItself(t *testing.T, c *cluster) {
+	a := c.add(1)
+	c.enter(2, a.Addr().String())
+	a.refused(t, 2, a, transport.RefusedSelf)
+}
+
+func testClone(t *testing.T, c *cluster) {
+	a, b := c.add(1), c.add(2)
+	// It is connected only by what it has been dialled for.
+	if _, err := b.Request(t.Context(), 1, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	clone := c.addUnlisted(1, func(cfg *transport.Config) { cfg.Store = uuid.UUID{9} })
+	clone.refused(t, 2, b, transport.RefusedClone)
+	// Nor is it taken for the original when the address leads to it.
+	c.enter(1, clone.Addr().String())
+	eventually(t, "the original is connected to still", func() bool {
+		_, err := a.Request(t.Context(), 2, 1, nil)
+		return err == nil
+	})
+	// One that runs under the node's own id is refused as well.
+	c.enter(2, a.Addr().String())
+	clone.refused(t, 2, a, transport.RefusedClone)
+}
+
+func testCopyOfTheSameStart(t *testing.T, c *cluster) {
+	a, b := c.add(1), c.add(2)
+	if _, err := a.Request(t.Context(), 2, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.addUnlisted(1).refused(t, 2, b, transport.RefusedClone)
+}
+
+func testOlderStart(t *testing.T, c *cluster) {
+	b := c.add(2)
+	boot := func(n uint64) func(*transport.Config) {
+		return func(cfg *transport.Config) { cfg.Boot = n }
+	}
+	a := c.addUnlisted(1, boot(5))
+	if _, err := a.Request(t.Context(), 2, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	a.stop()
+	c.addUnlisted(1, boot(4)).refused(t, 2, b, transport.RefusedStale)
+}
+
+// testRestart checks that a node comes back at once when it was started anew,
+// though its old connections may not have been given up yet.
+func testRestart(t *testing.T, c *cluster) {
+	a, b := c.add(1), c.add(2)
+	connectRaft(t, a, b)
+	connectRaft(t, b, a)
+	later := c.addUnlisted(1, func(cfg *transport.Config) { cfg.Boot = 2 })
+	connectRaft(t, later, b)
+	// The process before it is out.
+	eventually(t, "the older start is refused", func() bool {
+		a.Send([]transport.Envelope{message(raftpb.MsgApp, 1, 2, 1)})
+		ref, ok := errors.AsType[*transport.RefusalError](a.Peers()[0].LastError)
+		return ok && ref.Code == transport.RefusedStale
+	})
+}
