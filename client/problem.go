@@ -80,8 +80,12 @@ type Problem struct {
 	Group  *raftyard.GroupID `json:"group,omitempty"`
 	Leader raftyard.NodeID   `json:"leader,omitempty"` // zero: not known
 	// RetryAfterMS is after how long a retry may help; zero: it will not.
-	RetryAfterMS int64  `json:"retry_after_ms,omitempty"`
-	Outcome      string `json:"outcome"`
+	RetryAfterMS int64 `json:"retry_after_ms,omitempty"`
+	// Revision is the key's after [CodePrecondition]; zero: no such key.
+	Revision uint64 `json:"revision,omitempty"`
+	// Checks are those of a node that is not ready.
+	Checks  []Check `json:"checks,omitempty"`
+	Outcome string  `json:"outcome"`
 }
 
 // Error returns the code and the detail.

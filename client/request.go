@@ -93,9 +93,10 @@ func (c *Client) send(ctx context.Context, base *url.URL, r request) (*answer, e
 	if err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
-	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		return nil, err
+	body, readErr := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
+	failed := errors.Join(readErr, resp.Body.Close())
+	if failed != nil {
+		return nil, failed
 	}
 	if len(body) > maxAnswerBytes {
 		return nil, fmt.Errorf("client: the answer is over %d bytes", maxAnswerBytes)

@@ -1,0 +1,190 @@
+// Package cli is raftyard's command line.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// An Env is what a command sees of the world outside.
+type Env struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	LookupEnv      func(name string) (string, bool)
+	// Program is how the command was called, for lines to paste.
+	Program string
+}
+
+// OS returns the environment of the process.
+func OS() Env {
+	return Env{
+		Stdin:     os.Stdin,
+		Stdout:    os.Stdout,
+		Stderr:    os.Stderr,
+		LookupEnv: os.LookupEnv,
+		Program:   programName(os.Args[0]),
+	}
+}
+
+// programName is how to call this program again. The binary of go run is gone
+// when it has ended.
+func programName(arg string) string {
+	if strings.Contains(arg, "go-build") {
+		return "go run ./cmd/raftyard"
+	}
+	return arg
+}
+
+// Run runs the command that args are and returns the exit code. The end of ctx
+// interrupts it; its cause should be [ErrInterrupted] then.
+func Run(ctx context.Context, env Env, args []string) int {
+	a := &app{env: env}
+	root := a.root()
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	a.path = cmd.CommandPath()
+	if err != nil && !a.started {
+		err = usageError{err}
+	}
+	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), ErrInterrupted) {
+		err = ErrInterrupted
+	}
+	if err != nil {
+		a.complain(err)
+	}
+	return exitCode(err)
+}
+
+// An app is one run of a command.
+type app struct {
+	env     Env
+	flags   clientFlags
+	path    string // of the command, such as raftyard kv put
+	started bool   // the arguments were right; what fails now is the command
+}
+
+// say writes a message for people, which is not a result.
+func (a *app) say(format string, args ...any) {
+	// Nobody is left to tell when standard error is closed.
+	_, _ = fmt.Fprintf(a.env.Stderr, format+"\n", args...) //nolint:errcheck // see above
+}
+
+// complain writes why the command has failed.
+func (a *app) complain(err error) {
+	text := err.Error()
+	if bad, ok := errors.AsType[usageError](err); ok {
+		a.say("raftyard: %v\nRun '%s' for how it is used.", bad.err, a.path+" --help")
+		return
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		a.say("raftyard: %s", line)
+	}
+	if exitCode(err) == ExitUnknown {
+		a.say("raftyard: it may or may not have happened; read back before trying again")
+	}
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "raftyard",
+		Short: "A storage node that is a member of many raft groups at once",
+		Long: `raftyard runs a node of a cluster in which many raft groups live side by side, and
+talks to one. Start with a whole cluster in one process:
+
+  raftyard demo`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if err := a.flags.check(); err != nil {
+				return err
+			}
+			a.started = true
+			return nil
+		},
+	}
+	root.SetIn(a.env.Stdin)
+	root.SetOut(a.env.Stdout)
+	root.SetErr(a.env.Stderr)
+	root.SetHelpCommandGroupID(helpGroup)
+	root.SetCompletionCommandGroupID(helpGroup)
+	root.AddGroup(
+		&cobra.Group{ID: runGroup, Title: "Run:"},
+		&cobra.Group{ID: dataGroup, Title: "Store and read:"},
+		&cobra.Group{ID: adminGroup, Title: "Administer:"},
+		&cobra.Group{ID: helpGroup, Title: "Help:"},
+	)
+	root.AddCommand(
+		inGroup(runGroup, a.demoCommand()),
+		inGroup(runGroup, a.serveCommand()),
+		inGroup(runGroup, a.configCommand()),
+		inGroup(dataGroup, a.kvCommand()),
+		inGroup(adminGroup, a.statusCommand()),
+		inGroup(adminGroup, a.groupCommand()),
+		inGroup(adminGroup, a.memberCommand()),
+		inGroup(adminGroup, a.leaderCommand()),
+		inGroup(adminGroup, a.snapshotCommand()),
+		inGroup(adminGroup, a.nodeCommand()),
+		inGroup(helpGroup, a.versionCommand()),
+		exitCodesTopic(),
+	)
+	return root
+}
+
+// The headings of the list of commands.
+const (
+	runGroup   = "run"
+	dataGroup  = "data"
+	adminGroup = "admin"
+	helpGroup  = "help"
+)
+
+func inGroup(id string, cmd *cobra.Command) *cobra.Command {
+	cmd.GroupID = id
+	return cmd
+}
+
+// parent returns a command that only has others below it.
+func parent(use, short string, children ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var names []string
+			for _, child := range cmd.Commands() {
+				names = append(names, child.Name())
+			}
+			want := strings.Join(names, ", ")
+			if len(args) == 0 {
+				return usageError{fmt.Errorf("%s needs one of: %s", cmd.CommandPath(), want)}
+			}
+			return usageError{fmt.Errorf("%s has no %q, only: %s", cmd.CommandPath(), args[0], want)}
+		},
+	}
+	cmd.AddCommand(children...)
+	return cmd
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  raftyard version\n  raftyard version -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := buildVersion()
+			return a.show(view{
+				data:  v,
+				names: []string{v.Version},
+				text:  fmt.Sprintf("raftyard %s (%s, %s)\n", v.Version, v.Go, v.Platform),
+			})
+		},
+	}
+	a.flags.addOutput(cmd, a.env)
+	return cmd
+}

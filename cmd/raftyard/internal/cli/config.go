@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/raftyard/raftyard/internal/config"
+)
+
+// settingFlags adds a flag for every setting of the configuration to cmd.
+func settingFlags(cmd *cobra.Command) {
+	for _, s := range config.Settings() {
+		usage := s.Usage + " ($" + s.Env + ")"
+		if s.Default != "" {
+			usage += " (default " + s.Default + ")"
+		}
+		// The default is not the flag's: it must not hide the file's.
+		cmd.Flags().String(s.Flag, "", usage)
+	}
+}
+
+// load merges the file, the environment and the flags of cmd. Warnings go to
+// standard error.
+func (a *app) load(cmd *cobra.Command, file string) (*config.Loaded, error) {
+	flags := map[string]string{}
+	for _, s := range config.Settings() {
+		if f := cmd.Flags().Lookup(s.Flag); f != nil && f.Changed {
+			flags[s.Flag] = f.Value.String()
+		}
+	}
+	loaded, err := config.Load(config.Sources{
+		File: file, LookupEnv: a.env.LookupEnv, Flags: flags,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range loaded.Warnings {
+		a.say("raftyard: %s", w)
+	}
+	return loaded, nil
+}
+
+func (a *app) configCommand() *cobra.Command {
+	example := &cobra.Command{
+		Use:     "example",
+		Short:   "Print a whole configuration with comments",
+		Example: "  raftyard config example > node.yaml",
+		Args:    cobra.NoArgs,
+		RunE:    func(*cobra.Command, []string) error { return a.print(config.Example()) },
+	}
+	check := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Say everything that is wrong with a configuration",
+		Long: `Say everything that is wrong with a configuration, with the environment and the flags
+that serve would be given, too. It exits 2 when something is, and writes nothing anywhere.`,
+		Example: "  raftyard config check node.yaml\n  raftyard config check node.yaml --node-id 2",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			loaded, err := a.load(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			return a.print(fmt.Sprintf("%s: good for node %s of cluster %s\n",
+				args[0], loaded.Node.ID, loaded.Cluster))
+		},
+	}
+	show := &cobra.Command{
+		Use:     "show FILE",
+		Short:   "Print the settings that count, and where each is from",
+		Example: "  raftyard config show node.yaml\n  RAFTYARD_LOG_LEVEL=debug raftyard config show node.yaml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			loaded, err := a.load(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			v := view{header: []string{"KEY", "VALUE", "ORIGIN"}}
+			list := loaded.Effective()
+			for _, e := range list {
+				v.names = append(v.names, e.Key)
+				v.rows = append(v.rows, []string{e.Key, e.Value, e.Origin})
+			}
+			v.data = list
+			return a.show(v)
+		},
+	}
+	a.flags.addOutput(show, a.env)
+	settingFlags(check)
+	settingFlags(show)
+	return parent("config", "Write, check and explain a configuration", example, check, show)
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/raftyard/raftyard/client"
+)
+
+func (a *app) nodeCommand() *cobra.Command {
+	list := &cobra.Command{
+		Use:     "list",
+		Short:   "List the nodes",
+		Example: "  raftyard node list\n  raftyard node list -o name",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
+				nodes, err := c.Nodes(ctx)
+				if err != nil {
+					return err
+				}
+				v := nodesView(nodes)
+				v.data = client.Nodes{Nodes: nodes}
+				return a.show(v)
+			})
+		},
+	}
+	show := &cobra.Command{
+		Use:     "show ID",
+		Short:   "Show one node",
+		Example: "  raftyard node show 2",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := nodeArg(args[0])
+			if err != nil {
+				return err
+			}
+			return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
+				n, err := c.Node(ctx, id)
+				if err != nil {
+					return err
+				}
+				v := nodesView([]client.Node{*n})
+				v.data = n
+				return a.show(v)
+			})
+		},
+	}
+	cmd := parent("node", "List and show nodes", list, show)
+	a.flags.add(cmd, a.env)
+	return cmd
+}
+
+func nodesView(nodes []client.Node) view {
+	v := view{header: []string{
+		"NODE", "STATE", "HTTP", "PEER", "REPLICAS", "LEADERS", "DISK", "FREE", "LABELS", "ERROR",
+	}}
+	for i := range nodes {
+		n := &nodes[i]
+		state := "down"
+		if n.Live {
+			state = "live"
+		}
+		v.names = append(v.names, n.ID.String())
+		v.rows = append(v.rows, []string{
+			n.ID.String(), state, dash(n.HTTP), dash(n.Peer),
+			strconv.Itoa(n.Replicas), strconv.Itoa(n.Leaders),
+			dash(n.DiskLevel), dash(size(n.DiskFree)), dash(labels(n.Labels)), dash(n.LastError),
+		})
+	}
+	return v
+}
+
+func labels(m map[string]string) string {
+	texts := make([]string, 0, len(m))
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		texts = append(texts, name+"="+m[name])
+	}
+	return strings.Join(texts, ",")
+}
+
+// size returns a number of bytes with a unit.
+func size(bytes int64) string {
+	const unit = 1024
+	if bytes < unit {
+		return strconv.FormatInt(bytes, 10)
+	}
+	value, suffix := float64(bytes), 0
+	for value >= unit && suffix < 6 {
+		value /= unit
+		suffix++
+	}
+	return fmt.Sprintf("%.1f %ciB", value, "BKMGTPE"[suffix])
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "Show the cluster on one screen: nodes, groups, problems",
+		Example: "  raftyard status\n  raftyard status --addr 127.0.0.1:8710 -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
+				s, err := c.Status(ctx)
+				if err != nil {
+					return err
+				}
+				return a.show(statusView(s))
+			})
+		},
+	}
+	a.flags.add(cmd, a.env)
+	return cmd
+}
+
+func statusView(s *client.Status) view {
+	ready := "ready"
+	if !s.Ready {
+		ready = "not ready"
+		for _, check := range s.Checks {
+			if !check.OK {
+				ready += "; " + strings.TrimSuffix(check.Name+": "+check.Detail, ": ")
+			}
+		}
+	}
+	text := fmt.Sprintf("cluster %s, node %s (%s), version %s, started %s\n\n",
+		s.Cluster, s.Node, ready, dash(s.Version), s.Started.Format("2006-01-02 15:04:05 MST"))
+	nodes := nodesView(s.Nodes)
+	text += table(nodes.header, nodes.rows)
+	text += fmt.Sprintf("\n%d groups, %d with a problem; this node has %d replicas and leads %d\n",
+		s.Groups.Total, s.Groups.WithProblem, s.Groups.Replicas, s.Groups.Leaders)
+	if len(s.Problems) > 0 {
+		groups := groupsView(s.Problems)
+		text += "\n" + table(groups.header, groups.rows)
+	}
+	return view{data: s, names: []string{s.Node.String()}, text: text}
+}

@@ -1,0 +1,281 @@
+// Package daemon makes one running node of its parts: the key-value store, the
+// node, and the HTTP server in front of them.
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/config"
+	"github.com/raftyard/raftyard/kv"
+	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/node/admin"
+)
+
+// Options say what to run.
+type Options struct {
+	Config  config.Config
+	Version string
+	Logger  *slog.Logger // default: discard
+
+	// HTTP and Peer are used instead of Config.Listen when they are not nil. The
+	// daemon closes them, also when it does not start.
+	HTTP net.Listener
+	Peer net.Listener
+}
+
+// A Daemon is a running node. Close stops it.
+type Daemon struct {
+	opts   Options
+	logger *slog.Logger
+	state  *stateStore
+	node   *node.Node
+	server *http.Server
+	served chan error // what Serve has returned
+	addr   net.Addr
+
+	// handler is replaced when the node is open.
+	handler atomic.Pointer[http.Handler]
+}
+
+// Limits of a stop. Together they are less than what supervisors usually grant.
+const (
+	requestsLimit = 3 * time.Second // for requests that are under way
+	nodeLimit     = 4 * time.Second // for handing leaderships over
+	// StopLimit is how long Close takes at most.
+	StopLimit = 9 * time.Second
+)
+
+// Start opens the node and serves it. While it opens, liveness is answered and
+// everything else is refused as not ready.
+func Start(ctx context.Context, o Options) (_ *Daemon, err error) {
+	d := &Daemon{
+		opts:   o,
+		logger: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		served: make(chan error, 1),
+	}
+	defer func() {
+		if err != nil {
+			d.abandon()
+		}
+	}()
+	if err := d.listen(ctx); err != nil {
+		return nil, err
+	}
+	d.serve()
+	if err := d.open(ctx); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// listen binds both addresses before anything is opened: a port that is taken is
+// the likeliest reason not to start.
+func (d *Daemon) listen(ctx context.Context) error {
+	var err error
+	if d.opts.HTTP == nil {
+		d.opts.HTTP, err = bind(ctx, "listen.http", d.opts.Config.Listen.HTTP)
+		if err != nil {
+			return err
+		}
+	}
+	if d.opts.Peer == nil {
+		d.opts.Peer, err = bind(ctx, "listen.peer", d.opts.Config.Listen.Peer)
+	}
+	return err
+}
+
+func bind(ctx context.Context, key, addr string) (net.Listener, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", addr)
+	if err == nil {
+		return ln, nil
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s: %s is taken by another process: %w", key, addr, err)
+	}
+	return nil, fmt.Errorf("%s: cannot listen on %s: %w", key, addr, err)
+}
+
+// serve starts the HTTP server. It ends when Close or abandon shuts it down.
+func (d *Daemon) serve() {
+	d.addr = d.opts.HTTP.Addr()
+	starting := admin.Starting()
+	d.handler.Store(&starting)
+	d.server = &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			(*d.handler.Load()).ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: 5 * time.Second,
+		// The handler ends each body at the request's own deadline; this one is
+		// for what is left unread.
+		ReadTimeout:    6 * time.Minute,
+		IdleTimeout:    2 * time.Minute,
+		MaxHeaderBytes: 64 << 10,
+		ErrorLog:       slog.NewLogLogger(d.logger.Handler(), slog.LevelDebug),
+	}
+	listener := d.opts.HTTP
+	go func() { d.served <- d.server.Serve(listener) }()
+}
+
+func (d *Daemon) open(ctx context.Context) error {
+	cfg := &d.opts.Config
+	if err := os.MkdirAll(cfg.Node.DataDir, 0o750); err != nil {
+		return fmt.Errorf("node.data_dir: %w", err)
+	}
+	// The node locks the directory, so the state is opened only when the node
+	// asks for it: a second process on the directory touches nothing.
+	d.state = &stateStore{options: kv.StoreOptions{
+		Dir:    filepath.Join(cfg.Node.DataDir, "state"),
+		Logger: d.logger.With(slog.String("part", "state")),
+	}}
+	n, err := node.Open(ctx, d.nodeConfig())
+	if err != nil {
+		return err
+	}
+	d.node = n
+	d.opts.Peer = nil // the node's now
+	if _, err := d.state.open(); err != nil {
+		return err
+	}
+	handler, err := admin.New(admin.Config{
+		Node:    n,
+		KV:      kv.NewClient(admin.DB(n)),
+		Metrics: n.Metrics,
+		Logger:  d.logger,
+	})
+	if err != nil {
+		return err
+	}
+	var serving http.Handler = handler
+	d.handler.Store(&serving)
+	return nil
+}
+
+func (d *Daemon) nodeConfig() node.Config {
+	cfg := &d.opts.Config
+	nc := node.Config{
+		ID:             cfg.Node.ID,
+		Dir:            cfg.Node.DataDir,
+		Cluster:        cfg.Cluster,
+		Listener:       d.opts.Peer,
+		Kinds:          map[string]group.Factory{"kv": d.state.factory},
+		TickInterval:   cfg.Raft.Tick,
+		ElectionTicks:  cfg.Raft.ElectionTicks,
+		HeartbeatTicks: cfg.Raft.HeartbeatTicks,
+		Logger:         d.logger,
+		Version:        d.opts.Version,
+	}
+	for _, p := range cfg.Nodes {
+		nc.Peers = append(nc.Peers, node.Peer{
+			ID: p.ID, Addr: p.Peer, HTTP: p.HTTP, Labels: p.Labels,
+		})
+	}
+	for i := range cfg.Groups {
+		g := &cfg.Groups[i]
+		nc.Groups = append(nc.Groups, node.Spec{
+			ID: g.ID, Kind: g.Kind, Voters: g.Voters, Learners: g.Learners,
+			SnapshotEntries: g.SnapshotEntries, TrailingEntries: g.TrailingEntries,
+		})
+	}
+	return nc
+}
+
+// Node returns the node that runs.
+func (d *Daemon) Node() *node.Node { return d.node }
+
+// Addr returns the address of the HTTP server.
+func (d *Daemon) Addr() net.Addr { return d.addr }
+
+// Failed is closed when the node has stopped because its disk failed; Err of the
+// node then says why.
+func (d *Daemon) Failed() <-chan struct{} { return d.node.Failed() }
+
+// Served receives the reason when the HTTP server ends by itself.
+func (d *Daemon) Served() <-chan error { return d.served }
+
+// Close stops serving, lets requests under way finish, hands leaderships over
+// and closes the node, each within a limit; [StopLimit] is that of the whole.
+// When it is over, Close returns an error and leaves the rest to the end of the
+// process. When ctx has ended, nothing is waited for and nothing handed over.
+func (d *Daemon) Close(ctx context.Context) error {
+	limit := time.NewTimer(StopLimit)
+	defer limit.Stop()
+	done := make(chan error, 1)
+	go func() { done <- d.close(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-limit.C:
+		return fmt.Errorf("the node has not stopped within %v", StopLimit)
+	}
+}
+
+func (d *Daemon) close(ctx context.Context) error {
+	d.closeServer(ctx)
+	ctx, cancel := context.WithTimeout(ctx, nodeLimit)
+	defer cancel()
+	return errors.Join(d.node.Close(ctx), d.state.close())
+}
+
+func (d *Daemon) closeServer(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, requestsLimit)
+	defer cancel()
+	if err := d.server.Shutdown(ctx); err != nil {
+		d.logger.Warn("requests cut off", slog.Any("error", err))
+		d.cut()
+	}
+}
+
+// CloseListeners stops serving at once, without waiting for anybody: nothing
+// that is answered after the disk has failed can be vouched for.
+func (d *Daemon) CloseListeners() { d.cut() }
+
+func (d *Daemon) cut() {
+	if err := d.server.Close(); err != nil {
+		d.logger.Debug("close server", slog.Any("error", err))
+	}
+}
+
+// abandon undoes a start that has failed.
+func (d *Daemon) abandon() {
+	if d.server != nil {
+		d.cut()
+	}
+	var errs []error
+	if d.node != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // there is nothing to hand over
+		errs = append(errs, d.node.Close(ctx))
+	}
+	if d.state != nil {
+		errs = append(errs, d.state.close())
+	}
+	for _, ln := range []net.Listener{d.opts.HTTP, d.opts.Peer} {
+		if ln != nil {
+			errs = append(errs, closeListener(ln))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		d.logger.Warn("start undone with errors", slog.Any("error", err))
+	}
+}
+
+// closeListener closes a listener that may be closed already.
+func closeListener(ln net.Listener) error {
+	if err := ln.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,378 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/client"
+)
+
+// A call is one request while it is served.
+type call struct {
+	handler *Handler
+	w       *recorder
+	r       *http.Request
+	started time.Time
+	route   *route // nil until it is known
+	rawKey  string // the escaped key of a path that has one
+	query   url.Values
+
+	group   *raftyard.GroupID // of the path, for problems
+	cleanup []func()          // in reverse order, when the request ends
+	abort   bool              // the answer is half sent and cannot be mended
+}
+
+// linger is how long after its deadline an answer may still take to be sent.
+const linger = 5 * time.Second
+
+// begin checks what all requests have in common, takes a slot and starts the
+// deadline.
+func (c *call) begin(rt *route) error {
+	c.route = rt
+	query, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return newProblem(client.CodeInvalid, "the query cannot be read: %v", err)
+	}
+	c.query = query
+	control := http.NewResponseController(c.w)
+	if rt.vital {
+		// It may run long, and the deadline of the request before must not end it.
+		ignoreUnsupported(control.SetWriteDeadline(time.Time{}))
+		return nil
+	}
+	select {
+	case c.handler.slots <- struct{}{}:
+		c.cleanup = append(c.cleanup, func() { <-c.handler.slots })
+	default:
+		return newProblem(client.CodeOverloaded,
+			"%d requests are being served, which is the limit", cap(c.handler.slots))
+	}
+	timeout, err := c.timeout()
+	if err != nil {
+		return err
+	}
+	c.limitTo(timeout)
+	return nil
+}
+
+// limitTo ends the request after a time.
+func (c *call) limitTo(timeout time.Duration) {
+	deadline := c.started.Add(timeout)
+	ctx, cancel := context.WithDeadline(c.r.Context(), deadline)
+	c.cleanup = append(c.cleanup, cancel)
+	c.r = c.r.WithContext(ctx)
+	control := http.NewResponseController(c.w)
+	ignoreUnsupported(control.SetWriteDeadline(deadline.Add(linger)))
+}
+
+// ignoreUnsupported drops an error of a writer that has no deadlines: then the
+// server that has mounted the handler has to see to them.
+func ignoreUnsupported(error) {}
+
+// timeout returns how long the request may take.
+func (c *call) timeout() (time.Duration, error) {
+	timeout, err := c.duration("timeout", c.handler.cfg.DefaultTimeout)
+	if err != nil {
+		return 0, err
+	}
+	return timeout, nil
+}
+
+// duration returns a parameter that is a Go duration or a number of seconds.
+func (c *call) duration(name string, absent time.Duration) (time.Duration, error) {
+	text, ok, err := c.param(name)
+	if err != nil || !ok {
+		return absent, err
+	}
+	most := c.handler.cfg.MaxTimeout
+	got, err := time.ParseDuration(text)
+	if err != nil {
+		got, err = time.ParseDuration(text + "s")
+	}
+	if err != nil || got <= 0 || got > most {
+		return 0, newProblem(client.CodeInvalid,
+			"%s is %q, want a duration such as 5s, or seconds, at most %v", name, text, most)
+	}
+	return got, nil
+}
+
+// param returns a parameter of the query. One that comes twice is refused: which
+// of both counts would be a guess.
+func (c *call) param(name string) (text string, ok bool, err error) {
+	values := c.query[name]
+	switch len(values) {
+	case 0:
+		return "", false, nil
+	case 1:
+		return values[0], true, nil
+	default:
+		return "", false, newProblem(client.CodeInvalid, "%s is given %d times", name, len(values))
+	}
+}
+
+// number returns a parameter that is an integer from least to most.
+func (c *call) number(name string, absent, least, most uint64) (uint64, error) {
+	text, ok, err := c.param(name)
+	if err != nil || !ok {
+		return absent, err
+	}
+	got, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || got < least || got > most {
+		return 0, newProblem(client.CodeInvalid,
+			"%s is %q, want an integer from %d to %d", name, text, least, most)
+	}
+	return got, nil
+}
+
+// flag returns a parameter that is true when given without a value.
+func (c *call) flag(name string) (bool, error) {
+	text, ok, err := c.param(name)
+	if err != nil || !ok {
+		return false, err
+	}
+	if text == "" {
+		return true, nil
+	}
+	got, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, newProblem(client.CodeInvalid, "%s is %q, want true or false", name, text)
+	}
+	return got, nil
+}
+
+// groupID returns the id in the path.
+func (c *call) groupID() (raftyard.GroupID, error) {
+	id, err := pathID(c.r.PathValue("id"), "group", 0)
+	if err != nil {
+		return 0, err
+	}
+	c.group = new(raftyard.GroupID(id))
+	return raftyard.GroupID(id), nil
+}
+
+func pathID(text, what string, least uint64) (uint64, error) {
+	id, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || id < least || strconv.FormatUint(id, 10) != text {
+		return 0, newProblem(client.CodeInvalid,
+			"the %s id %q is not a decimal number from %d on", what, text, least)
+	}
+	return id, nil
+}
+
+// body reads at most limit bytes. What it returns may be kept until the end of
+// the request.
+func (c *call) body(limit int64) ([]byte, error) {
+	expect := c.r.ContentLength
+	if expect > limit {
+		return nil, tooLarge(limit)
+	}
+	if expect < 0 {
+		expect = limit
+	}
+	bodies := c.handler.bodies
+	if !bodies.TryAcquire(expect) {
+		return nil, newProblem(client.CodeOverloaded, "too many bodies are in memory at once")
+	}
+	c.cleanup = append(c.cleanup, func() { bodies.Release(expect) })
+
+	control := http.NewResponseController(c.w)
+	if deadline, ok := c.r.Context().Deadline(); ok {
+		ignoreUnsupported(control.SetReadDeadline(deadline))
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, limit))
+	// The body is over; what the server waits for now is the client going away.
+	ignoreUnsupported(control.SetReadDeadline(time.Time{}))
+	switch {
+	case err == nil:
+		return data, nil
+	case c.r.Context().Err() != nil || errors.Is(err, errTimeout):
+		return nil, newProblem(client.CodeTimeout, "the body did not arrive in time")
+	default:
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return nil, tooLarge(limit)
+		}
+		return nil, newProblem(client.CodeInvalid, "the body cannot be read: %v", err)
+	}
+}
+
+func tooLarge(limit int64) error {
+	return newProblem(client.CodeTooLarge, "the body is over %d bytes, which is the limit", limit)
+}
+
+// maxJSONBytes bounds the documents that administer groups.
+const maxJSONBytes = 1 << 20
+
+// json reads a JSON document into v, strictly.
+func (c *call) json(v any, limit int64) error {
+	if err := checkMediaType(c.r.Header.Get("Content-Type")); err != nil {
+		return err
+	}
+	data, err := c.body(limit)
+	if err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return newProblem(client.CodeMalformed, "the body is empty, want a JSON object")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(v); err != nil {
+		return malformed(data, decoder.InputOffset(), err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return malformed(data, decoder.InputOffset(), errors.New("more after the JSON object"))
+	}
+	return nil
+}
+
+// checkMediaType refuses a body that says it is something else than JSON. What
+// curl sends unasked is taken as saying nothing: a browser could send it from
+// another site, but such requests were refused before.
+func checkMediaType(header string) error {
+	if header == "" {
+		return nil
+	}
+	kind, _, err := mime.ParseMediaType(header)
+	switch {
+	case err != nil:
+	case kind == "application/json", strings.HasSuffix(kind, "+json"),
+		kind == "application/x-www-form-urlencoded":
+		return nil
+	}
+	return newProblem(client.CodeMediaType, "the body is %q, want application/json", header)
+}
+
+// malformed says where in the body JSON ends to be what is wanted.
+func malformed(data []byte, offset int64, err error) error {
+	what := strings.TrimPrefix(err.Error(), "json: ")
+	if se, ok := errors.AsType[*json.SyntaxError](err); ok {
+		offset = se.Offset
+	}
+	if te, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		offset = te.Offset
+		what = fmt.Sprintf("%s is a %s, want %s", fieldName(te.Field), te.Value, kindName(te))
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		offset, what = int64(len(data)), "the JSON ends too early"
+	}
+	before := data[:min(max(offset, 0), int64(len(data)))]
+	line := 1 + bytes.Count(before, []byte("\n"))
+	column := max(len(before)-bytes.LastIndexByte(before, '\n')-1, 1)
+	return newProblem(client.CodeMalformed, "line %d, column %d: %s", line, column, what)
+}
+
+func fieldName(field string) string {
+	if field == "" {
+		return "the body"
+	}
+	return field
+}
+
+func kindName(te *json.UnmarshalTypeError) string {
+	switch kind := te.Type.Kind().String(); kind {
+	case "struct", "map":
+		return "an object"
+	case "slice", "array":
+		return "a list"
+	case "uint64", "int", "int64":
+		return "a whole number that is not negative"
+	case "bool":
+		return "true or false"
+	default:
+		return "a " + kind
+	}
+}
+
+// send answers with a JSON document.
+func (c *call) send(status int, v any) error {
+	var buf bytes.Buffer
+	encoder := json.NewEncoder(&buf)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	c.w.Header().Set("Content-Type", "application/json")
+	c.write(status, buf.Bytes())
+	return nil
+}
+
+// write sends the answer. An error means that the client is gone, which the
+// server finds out too.
+func (c *call) write(status int, body []byte) {
+	header := c.w.Header()
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	c.w.WriteHeader(status)
+	if c.r.Method == http.MethodHead {
+		return
+	}
+	if _, err := c.w.Write(body); err != nil {
+		c.handler.cfg.Logger.LogAttrs(c.r.Context(), slog.LevelDebug, "answer not sent",
+			slog.Any("error", err))
+	}
+}
+
+// fail answers with the problem that err is.
+func (c *call) fail(err error) {
+	if c.w.status != 0 {
+		c.abort = true
+		return
+	}
+	p := toProblem(err)
+	if p.Group == nil {
+		p.Group = c.group
+	}
+	if p.Code == client.CodeInternal {
+		c.handler.cfg.Logger.LogAttrs(c.r.Context(), slog.LevelError, "request failed",
+			slog.String("method", c.r.Method), slog.Any("error", err))
+	}
+	if p.RetryAfterMS > 0 {
+		c.w.Header().Set("Retry-After", strconv.FormatInt((p.RetryAfterMS+999)/1000, 10))
+	}
+	if p.Revision > 0 {
+		c.w.Header().Set("ETag", etag(p.Revision))
+	}
+	body, jsonErr := json.Marshal(p)
+	if jsonErr != nil { // there is nothing in a problem that cannot be encoded
+		body = nil
+	}
+	c.w.Header().Set("Content-Type", client.ProblemType)
+	c.write(p.Status, append(body, '\n'))
+}
+
+// panicked turns a panic of the code that served the request into an answer.
+func (c *call) panicked(reason any) {
+	if err, ok := reason.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		c.abort = true
+		return
+	}
+	c.handler.cfg.Logger.LogAttrs(c.r.Context(), slog.LevelError, "request panicked",
+		slog.String("method", c.r.Method),
+		slog.Any("panic", reason),
+		slog.String("stack", string(debug.Stack())))
+	p := newProblem(client.CodeInternal, "the request failed inside the node, which has logged why")
+	if c.route != nil && c.route.changes {
+		p.Outcome = client.OutcomeUnknown
+	}
+	c.fail(p)
+}
+
+func (c *call) release() {
+	for i := len(c.cleanup) - 1; i >= 0; i-- {
+		c.cleanup[i]()
+	}
+}

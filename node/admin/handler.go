@@ -1,0 +1,245 @@
+package admin
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/raftyard/raftyard/client"
+	"github.com/raftyard/raftyard/node"
+)
+
+// Config holds the settings of a [Handler]. The zero value of every field but
+// Node means "use the default".
+type Config struct {
+	// Node is what is served.
+	Node Node
+
+	// KV serves the keys of groups of kind kv. Default: those routes answer that
+	// they are not supported.
+	KV KeyValues
+
+	// Metrics returns the node's part of /metrics. It is called for every
+	// scrape and must not block. Default: none.
+	Metrics func() node.Metrics
+
+	// Logger receives what an operator should know, and each request at level
+	// debug. Default: discard.
+	Logger *slog.Logger
+
+	// DefaultTimeout ends a request that names no timeout. Default: 10s.
+	DefaultTimeout time.Duration
+
+	// MaxTimeout is the longest that a request may ask for. Default: 5m.
+	MaxTimeout time.Duration
+
+	// MaxInFlight bounds the requests that are served at once; probes and
+	// metrics are not counted. More are answered 429. Default: 4096.
+	MaxInFlight int
+
+	// MaxBodyBytes bounds the bodies that are in memory at once. More are
+	// answered 429. Default: 256 MiB.
+	MaxBodyBytes int64
+
+	// DisableProfiles turns /debug/pprof/ off.
+	DisableProfiles bool
+}
+
+func (c Config) withDefaults() Config {
+	c.DefaultTimeout = cmp.Or(c.DefaultTimeout, 10*time.Second)
+	c.MaxTimeout = cmp.Or(c.MaxTimeout, 5*time.Minute)
+	c.MaxInFlight = cmp.Or(c.MaxInFlight, 4096)
+	c.MaxBodyBytes = cmp.Or(c.MaxBodyBytes, 256<<20)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Handler serves a node. It is safe for concurrent use.
+type Handler struct {
+	cfg     Config
+	mux     *http.ServeMux
+	origins *http.CrossOriginProtection
+	slots   chan struct{}       // one for each request that is being served
+	bodies  *semaphore.Weighted // bytes of bodies in memory
+	metrics *metrics
+}
+
+// New returns a handler. It has no goroutine and nothing to close.
+func New(cfg Config) (*Handler, error) {
+	cfg = cfg.withDefaults()
+	if cfg.Node == nil {
+		return nil, errors.New("admin: config: Node must be given")
+	}
+	h := &Handler{
+		cfg:     cfg,
+		mux:     http.NewServeMux(),
+		origins: http.NewCrossOriginProtection(),
+		slots:   make(chan struct{}, cfg.MaxInFlight),
+		bodies:  semaphore.NewWeighted(cfg.MaxBodyBytes),
+	}
+	m, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	h.metrics = m
+	h.routes()
+	return h, nil
+}
+
+// ServeHTTP serves one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := &call{handler: h, w: &recorder{ResponseWriter: w}, r: r, started: time.Now()}
+	h.metrics.inFlight.Inc()
+	defer func() {
+		if reason := recover(); reason != nil {
+			c.panicked(reason)
+		}
+		c.release()
+		h.metrics.inFlight.Dec()
+		h.observe(c)
+		if c.abort {
+			panic(http.ErrAbortHandler) // the server's way to cut a half-sent answer off
+		}
+	}()
+	if err := h.serve(c); err != nil {
+		c.fail(err)
+	}
+}
+
+func (h *Handler) serve(c *call) error {
+	if err := h.origins.Check(c.r); err != nil {
+		return newProblem(client.CodeCrossOrigin, "the request comes from another site")
+	}
+	found := h.find(c)
+	if found.err != nil {
+		return found.err
+	}
+	if err := c.begin(found.route); err != nil {
+		return err
+	}
+	return found.route.serve(c)
+}
+
+// A route is what one path and method do.
+type route struct {
+	pattern string // without the method
+	serve   func(c *call) error
+	// changes: the request may change something.
+	changes bool
+	// vital: it is answered however busy the node is, and has no deadline.
+	vital bool
+}
+
+// found is what a request leads to: a route, or why there is none.
+type found struct {
+	route *route
+	err   error
+}
+
+// find returns the route of a request. Keys may hold anything, also what a mux
+// would clean away, so that paths of keys never get to it.
+func (h *Handler) find(c *call) found {
+	path := c.r.URL.EscapedPath()
+	if id, key, ok := splitKeyPath(path); ok {
+		c.r.SetPathValue("id", id)
+		c.rawKey = key
+		return h.findKey(c)
+	}
+	if path == "" || path[0] != '/' || unclean(path) {
+		return found{err: newProblem(client.CodeNotFound, "no such path")}
+	}
+	handler, pattern := h.mux.Handler(c.r)
+	if pattern == "" {
+		return found{err: missed(c, handler)}
+	}
+	h.mux.ServeHTTP(c.w, c.r)
+	if c.w.matched == nil {
+		return found{err: newProblem(client.CodeNotFound, "no such path")}
+	}
+	return found{route: c.w.matched}
+}
+
+// ServeHTTP only notes that the mux has matched rt; the mux leaves the values
+// of the path in the request.
+func (rt *route) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	if rec, ok := w.(*recorder); ok {
+		rec.matched = rt
+	}
+}
+
+// splitKeyPath splits the escaped path of a key into the group and the key.
+func splitKeyPath(path string) (id, key string, ok bool) {
+	rest, ok := strings.CutPrefix(path, "/v1/groups/")
+	if !ok {
+		return "", "", false
+	}
+	id, rest, ok = strings.Cut(rest, "/")
+	if !ok {
+		return "", "", false
+	}
+	key, ok = strings.CutPrefix(rest, "kv/")
+	return id, key, ok
+}
+
+func (h *Handler) findKey(c *call) found {
+	const pattern = "/v1/groups/{id}/kv/{key}"
+	switch c.r.Method {
+	case http.MethodGet, http.MethodHead:
+		return found{route: &route{pattern: pattern, serve: h.getKey}}
+	case http.MethodPut:
+		return found{route: &route{pattern: pattern, serve: h.putKey, changes: true}}
+	case http.MethodDelete:
+		return found{route: &route{pattern: pattern, serve: h.deleteKey, changes: true}}
+	default:
+		return found{err: wrongMethod(c, "DELETE, GET, HEAD, PUT")}
+	}
+}
+
+// unclean reports whether a mux would redirect the path to another.
+func unclean(path string) bool {
+	return strings.Contains(path, "//") || strings.Contains(path+"/", "/./") ||
+		strings.Contains(path+"/", "/../")
+}
+
+// missed returns why the mux has no route, which its own handler knows.
+func missed(c *call, handler http.Handler) error {
+	probe := headerProbe{}
+	handler.ServeHTTP(probe, c.r)
+	if allow := http.Header(probe).Get("Allow"); allow != "" {
+		return wrongMethod(c, allow)
+	}
+	return newProblem(client.CodeNotFound, "no such path")
+}
+
+// A headerProbe takes an answer for its headers alone.
+type headerProbe http.Header
+
+func (p headerProbe) Header() http.Header         { return http.Header(p) }
+func (p headerProbe) Write(b []byte) (int, error) { return len(b), nil }
+func (p headerProbe) WriteHeader(int)             {}
+
+func wrongMethod(c *call, allow string) error {
+	c.w.Header().Set("Allow", allow)
+	return newProblem(client.CodeMethod, "%s is not one of %s", c.r.Method, allow)
+}
+
+func (h *Handler) observe(c *call) {
+	pattern := "other"
+	if c.route != nil {
+		pattern = c.route.pattern
+	}
+	took := time.Since(c.started)
+	h.metrics.observe(pattern, c.r.Method, c.w.code(), took)
+	h.cfg.Logger.LogAttrs(c.r.Context(), slog.LevelDebug, "request",
+		slog.String("method", c.r.Method),
+		slog.String("route", pattern),
+		slog.Int("status", c.w.code()),
+		slog.Duration("took", took))
+}

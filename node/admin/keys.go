@@ -1,0 +1,292 @@
+package admin
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/client"
+	"github.com/raftyard/raftyard/kv"
+	"github.com/raftyard/raftyard/node"
+)
+
+// kvKind is the kind of group that holds keys.
+const kvKind = "kv"
+
+// A kinder knows the kind of a group at once. A node that is one spares each
+// request for a key a look at the list of groups.
+type kinder interface {
+	Kind(id raftyard.GroupID) (kind string, ok bool)
+}
+
+// keyGroup returns the group in the path if it may hold keys. A command for keys
+// must never reach the state machine of another kind, which would take it for
+// one of its own.
+func (c *call) keyGroup() (raftyard.GroupID, error) {
+	id, err := c.groupID()
+	if err != nil {
+		return 0, err
+	}
+	h := c.handler
+	if h.cfg.KV == nil {
+		return 0, newProblem(client.CodeUnsupported, "this node serves no keys")
+	}
+	if id == raftyard.SystemGroup {
+		return 0, newProblem(client.CodeUnsupported, "group 0 is the system group, it has no keys")
+	}
+	kind, ok, err := h.kindOf(c, id)
+	if err != nil {
+		return 0, err
+	}
+	// One that is not known here may have been created just now on another node.
+	if ok && kind != kvKind {
+		return 0, newProblem(client.CodeUnsupported,
+			"the group is of kind %q, only those of kind %s have keys", kind, kvKind)
+	}
+	return id, nil
+}
+
+func (h *Handler) kindOf(c *call, id raftyard.GroupID) (kind string, ok bool, err error) {
+	if k, isKinder := h.cfg.Node.(kinder); isKinder {
+		kind, ok = k.Kind(id)
+		return kind, ok, nil
+	}
+	groups, _, err := h.cfg.Node.Groups(c.r.Context(), node.GroupFilter{After: id - 1, Limit: 1})
+	if err != nil || len(groups) == 0 || groups[0].ID != id {
+		return "", false, err
+	}
+	return groups[0].Kind, true, nil
+}
+
+// key returns the group and the key of the path.
+func (c *call) key() (raftyard.GroupID, []byte, error) {
+	id, err := c.keyGroup()
+	if err != nil {
+		return 0, nil, err
+	}
+	key, err := url.PathUnescape(c.rawKey)
+	switch {
+	case err != nil:
+		return 0, nil, newProblem(client.CodeInvalid, "the key cannot be decoded: %v", err)
+	case key == "":
+		return 0, nil, newProblem(client.CodeInvalid,
+			"the key is empty, want 1 to %d bytes", kv.MaxKeyBytes)
+	case len(key) > kv.MaxKeyBytes:
+		return 0, nil, newProblem(client.CodeTooLarge,
+			"the key has %d bytes, the limit is %d", len(key), kv.MaxKeyBytes)
+	}
+	return id, []byte(key), nil
+}
+
+// stale returns whether the read may be old, and labels the answer.
+func (c *call) stale() (bool, error) {
+	text, ok, err := c.param("consistency")
+	if err != nil {
+		return false, err
+	}
+	if !ok {
+		text = string(client.Linearizable)
+	}
+	switch how := client.Consistency(text); how {
+	case client.Linearizable, client.Stale:
+		c.w.Header().Set(client.HeaderConsistency, text)
+		return how == client.Stale, nil
+	default:
+		return false, newProblem(client.CodeInvalid,
+			"consistency is %q, want %s or %s", text, client.Linearizable, client.Stale)
+	}
+}
+
+func (h *Handler) getKey(c *call) error {
+	id, key, err := c.key()
+	if err != nil {
+		return err
+	}
+	stale, err := c.stale()
+	if err != nil {
+		return err
+	}
+	value, err := h.cfg.KV.Get(c.r.Context(), id, key, stale)
+	if err != nil {
+		return err
+	}
+	header := c.w.Header()
+	tag := etag(value.Revision)
+	header.Set("ETag", tag)
+	header.Set(client.HeaderCreateRevision, strconv.FormatUint(value.CreateRevision, 10))
+	if c.unchanged(tag) {
+		c.w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	header.Set("Content-Type", "application/octet-stream")
+	c.write(http.StatusOK, value.Data)
+	return nil
+}
+
+// unchanged reports whether the client has the value with the tag already.
+func (c *call) unchanged(tag string) bool {
+	for _, header := range c.r.Header.Values("If-None-Match") {
+		for one := range strings.SplitSeq(header, ",") {
+			one = strings.TrimPrefix(strings.TrimSpace(one), "W/")
+			if one == tag || one == "*" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (h *Handler) putKey(c *call) error {
+	id, key, err := c.key()
+	if err != nil {
+		return err
+	}
+	cond, err := c.condition()
+	if err != nil {
+		return err
+	}
+	value, err := c.body(kv.MaxValueBytes)
+	if err != nil {
+		return err
+	}
+	revision, created, err := h.cfg.KV.Put(c.r.Context(), id, key, value, cond)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	c.w.Header().Set("ETag", etag(revision))
+	return c.send(status, client.PutResult{Revision: revision, Created: created})
+}
+
+func (h *Handler) deleteKey(c *call) error {
+	id, key, err := c.key()
+	if err != nil {
+		return err
+	}
+	cond, err := c.condition()
+	if err != nil {
+		return err
+	}
+	deleted, revision, err := h.cfg.KV.Delete(c.r.Context(), id, key, cond)
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, client.DeleteResult{Revision: revision, Deleted: deleted})
+}
+
+// etag returns a revision as an entity tag.
+func etag(revision uint64) string { return `"` + strconv.FormatUint(revision, 10) + `"` }
+
+// condition returns what If-Match and If-None-Match demand of a change.
+func (c *call) condition() (kv.Cond, error) {
+	match, err := c.header("If-Match")
+	if err != nil {
+		return kv.Cond{}, err
+	}
+	noneMatch, err := c.header("If-None-Match")
+	if err != nil {
+		return kv.Cond{}, err
+	}
+	switch {
+	case match != "" && noneMatch != "":
+		return kv.Cond{}, newProblem(client.CodeInvalid, "If-Match and If-None-Match do not go together")
+	case noneMatch == "*":
+		return kv.Cond{Absent: true}, nil
+	case noneMatch != "":
+		return kv.Cond{}, newProblem(client.CodeInvalid, "If-None-Match is %q, want *", noneMatch)
+	case match == "*":
+		return kv.Cond{Present: true}, nil
+	case match == "":
+		return kv.Cond{}, nil
+	}
+	text, ok := strings.CutPrefix(match, `"`)
+	if ok {
+		text, ok = strings.CutSuffix(text, `"`)
+	} else {
+		ok = true // a bare number is easier to type in a shell
+	}
+	revision, err := strconv.ParseUint(text, 10, 64)
+	if !ok || err != nil || revision == 0 {
+		return kv.Cond{}, newProblem(client.CodeInvalid,
+			`If-Match is %q, want the ETag of the key, such as "7", or *`, match)
+	}
+	return kv.Cond{Revision: revision}, nil
+}
+
+// header returns a header that may be given once.
+func (c *call) header(name string) (string, error) {
+	values := c.r.Header.Values(name)
+	switch len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return strings.TrimSpace(values[0]), nil
+	default:
+		return "", newProblem(client.CodeInvalid, "%s is given %d times", name, len(values))
+	}
+}
+
+func (h *Handler) listKeys(c *call) error {
+	id, err := c.keyGroup()
+	if err != nil {
+		return err
+	}
+	req, err := c.listRequest()
+	if err != nil {
+		return err
+	}
+	result, err := h.cfg.KV.List(c.r.Context(), id, req)
+	if err != nil {
+		return err
+	}
+	page := client.Items{
+		Items: make([]client.Item, len(result.Items)), Revision: result.Revision,
+	}
+	for i := range result.Items {
+		it := &result.Items[i]
+		page.Items[i] = client.Item{
+			Key: it.Key, Revision: it.Revision, CreateRevision: it.CreateRevision,
+		}
+		if !req.KeysOnly {
+			page.Items[i].Value = append([]byte{}, it.Data...)
+		}
+	}
+	if len(result.Next) > 0 {
+		page.NextCursor = base64.RawURLEncoding.EncodeToString(result.Next)
+	}
+	return c.send(http.StatusOK, page)
+}
+
+func (c *call) listRequest() (kv.ListRequest, error) {
+	var req kv.ListRequest
+	prefix, _, err := c.param("prefix")
+	if err != nil {
+		return req, err
+	}
+	req.Prefix = []byte(prefix)
+	cursor, _, err := c.param("cursor")
+	if err != nil {
+		return req, err
+	}
+	req.Start, err = base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || len(req.Start) > kv.MaxKeyBytes+1 {
+		return req, newProblem(client.CodeInvalid,
+			"cursor is %q, want the next_cursor of the page before", cursor)
+	}
+	limit, err := c.number("limit", defaultPage, 1, maxPage)
+	if err != nil {
+		return req, err
+	}
+	req.Limit = int(limit)
+	if req.KeysOnly, err = c.flag("keys_only"); err != nil {
+		return req, err
+	}
+	req.Stale, err = c.stale()
+	return req, err
+}

@@ -1,0 +1,73 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/raftyard/raftyard/node"
+)
+
+// metrics is the registry of one handler. It shares nothing with the default one.
+type metrics struct {
+	registry *prometheus.Registry
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	inFlight prometheus.Gauge
+	scrape   http.Handler
+}
+
+func newMetrics(ofNode func() node.Metrics) (*metrics, error) {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "raftyard_http_requests_total",
+			Help: "HTTP requests answered, by route, method and status.",
+		}, []string{"route", "method", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "raftyard_http_request_seconds",
+			Help:    "Time from an HTTP request's header to the end of its answer, by route.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12), // 0.5 ms to 12 s
+		}, []string{"route"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "raftyard_http_requests_in_flight",
+			Help: "HTTP requests that are being served.",
+		}),
+	}
+	all := []prometheus.Collector{
+		m.requests, m.seconds, m.inFlight,
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}
+	if ofNode != nil {
+		all = append(all, newNodeCollector(ofNode))
+	}
+	var errs []error
+	for _, c := range all {
+		errs = append(errs, m.registry.Register(c))
+	}
+	m.scrape = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+	return m, errors.Join(errs...)
+}
+
+// observe counts a request. Its labels come from short lists: an odd method is
+// other, and a path without a route is too.
+func (m *metrics) observe(route, method string, code int, took time.Duration) {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete:
+	default:
+		method = "other"
+	}
+	m.requests.WithLabelValues(route, method, strconv.Itoa(code)).Inc()
+	m.seconds.WithLabelValues(route).Observe(took.Seconds())
+}
+
+func (m *metrics) serve(c *call) error {
+	m.scrape.ServeHTTP(c.w, c.r)
+	return nil
+}

@@ -1,0 +1,57 @@
+package admin
+
+import (
+	"context"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/kv"
+	"github.com/raftyard/raftyard/node"
+)
+
+// A Node is what the handler serves. [node.Node] is one.
+type Node interface {
+	Groups
+	Replicas
+	Cluster
+}
+
+// Groups is the registry of groups.
+type Groups interface {
+	Groups(ctx context.Context, f node.GroupFilter) ([]node.GroupSummary, raftyard.GroupID, error)
+	Group(ctx context.Context, id raftyard.GroupID) (node.GroupStatus, error)
+	CreateGroup(ctx context.Context, spec node.Spec) (created bool, err error)
+	DeleteGroup(ctx context.Context, id raftyard.GroupID) error
+	SetMembers(
+		ctx context.Context, id raftyard.GroupID, m node.Members, wait bool,
+	) (node.GroupStatus, error)
+}
+
+// Replicas acts on the replicas of one group.
+type Replicas interface {
+	TransferLeader(ctx context.Context, id raftyard.GroupID, to raftyard.NodeID) error
+	TakeSnapshot(ctx context.Context, id raftyard.GroupID) (node.SnapshotInfo, error)
+	RaftStatus(ctx context.Context, id raftyard.GroupID) (node.RaftStatus, error)
+	Hash(ctx context.Context, id raftyard.GroupID, index uint64) (node.HashInfo, error)
+}
+
+// Cluster is the node itself and the nodes it knows.
+type Cluster interface {
+	Status(ctx context.Context) node.Status
+	Nodes(ctx context.Context) []node.NodeStatus
+	NodeStatus(ctx context.Context, id raftyard.NodeID) (node.NodeStatus, error)
+	Ready() (bool, []node.Check)
+	Live() error
+}
+
+// A KeyValues is the data of the groups of kind kv. [kv.Client] is one.
+type KeyValues interface {
+	Put(
+		ctx context.Context, id raftyard.GroupID, key, value []byte, cond kv.Cond,
+	) (revision uint64, created bool, err error)
+	Get(ctx context.Context, id raftyard.GroupID, key []byte, stale bool) (kv.Value, error)
+	Delete(
+		ctx context.Context, id raftyard.GroupID, key []byte, cond kv.Cond,
+	) (deleted bool, revision uint64, err error)
+	List(ctx context.Context, id raftyard.GroupID, r kv.ListRequest) (kv.ListResult, error)
+	Txn(ctx context.Context, id raftyard.GroupID, t kv.Txn) (kv.TxnResult, error)
+}
