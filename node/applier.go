@@ -140,7 +140,8 @@ func (a *appliers) do(r *replica, ts []task) {
 func (a *appliers) runTask(r *replica, t task) {
 	defer func() {
 		if p := recover(); p != nil {
-			reason := fmt.Errorf("%w: panic in the state machine: %v\n%s", ErrFaulty, p, debug.Stack())
+			reason := fmt.Errorf("%w: %w", ErrFaulty,
+				&panicError{what: "the state machine", value: p, stack: debug.Stack()})
 			a.stop(r, reason)
 			if t.drop != nil {
 				t.drop(reason)

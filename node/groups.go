@@ -26,9 +26,24 @@ const pollEvery = 5 * time.Millisecond
 func (n *Node) CreateGroup(ctx context.Context, spec Spec) (created bool, err error) {
 	ctx, cancel := n.withDeadline(ctx)
 	defer cancel()
+	rec, created, err := n.decideGroup(ctx, spec)
+	if err != nil {
+		return false, err
+	}
+	n.awaitMembers(ctx, rec)
+	return created, nil
+}
+
+// decideGroup has the registry decide that the group exists.
+func (n *Node) decideGroup(
+	ctx context.Context, spec Spec,
+) (rec registry.Group, created bool, err error) {
 	spec = spec.withDefaults()
 	if err := n.cfg.validateSpec(spec); err != nil {
-		return false, err
+		return rec, false, err
+	}
+	if err := n.registerMembers(ctx, spec.Voters, spec.Learners); err != nil {
+		return rec, false, err
 	}
 	res, err := n.command(ctx, registry.EncodeCreateGroup(registry.CreateGroup{
 		ID: spec.ID, Incarnation: raftyard.Incarnation(uuid.New()), Kind: spec.Kind,
@@ -37,17 +52,16 @@ func (n *Node) CreateGroup(ctx context.Context, spec Spec) (created bool, err er
 		Seed: n.chooseSeed(spec),
 	}))
 	if err != nil {
-		return false, err
+		return rec, false, err
 	}
 	switch res.Code {
 	case registry.Created, registry.ExistsSame:
+		return res.Group, res.Code == registry.Created, nil
 	case registry.Conflict:
-		return false, fmt.Errorf("group %d: %w: %s", spec.ID, ErrGroupExists, res.Detail)
+		return rec, false, fmt.Errorf("group %d: %w: %s", spec.ID, ErrGroupExists, res.Detail)
 	default:
-		return false, fmt.Errorf("%w: group %d: %s", ErrInvalid, spec.ID, res.Detail)
+		return rec, false, fmt.Errorf("%w: group %d: %s", ErrInvalid, spec.ID, res.Detail)
 	}
-	n.awaitMembers(ctx, res.Group)
-	return res.Code == registry.Created, nil
 }
 
 // chooseSeed picks the node on which the group begins. Seeds are spread over the
@@ -220,9 +234,12 @@ func (n *Node) wantMembers(
 	case m.ExpectEpoch != 0 && d.Epoch != m.ExpectEpoch:
 		return rec, fmt.Errorf("group %d: %w: it is at epoch %d, not %d",
 			g, ErrEpochMismatch, d.Epoch, m.ExpectEpoch)
-	case !reached(d, rec) && !slices.Equal(rec.Voters, wanted.Voters):
+	case !reached(d, rec) && !sameMembers(&rec, &wanted) && !reached(d, wanted):
 		return rec, fmt.Errorf("group %d: %w: voters %v, learners %v are being brought in; "+
 			"wait for that or delete the group", g, ErrChangeInProgress, rec.Voters, rec.Learners)
+	}
+	if err := n.registerMembers(ctx, wanted.Voters, wanted.Learners); err != nil {
+		return rec, err
 	}
 	res, err := n.command(ctx, registry.EncodeWantMembers(registry.WantMembers{
 		ID: g, Incarnation: rec.Incarnation, IfVersion: rec.Version,
@@ -241,6 +258,10 @@ func (n *Node) wantMembers(
 	default:
 		return rec, fmt.Errorf("%w: group %d: %s", ErrInvalid, g, res.Detail)
 	}
+}
+
+func sameMembers(a, b *registry.Group) bool {
+	return slices.Equal(a.Voters, b.Voters) && slices.Equal(a.Learners, b.Learners)
 }
 
 func sortedIDs(ids []raftyard.NodeID) []raftyard.NodeID {

@@ -113,10 +113,19 @@ func (m *machine) open(kind string) (err error) {
 	return nil
 }
 
+// panicError is a panic that was recovered. The stack is for the log.
+type panicError struct {
+	what  string
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic in %s: %v", e.what, e.value) }
+
 // recovered turns a panic of a state machine into an error.
 func recovered(err *error, what string) {
 	if p := recover(); p != nil {
-		*err = fmt.Errorf("state machine: panic in %s: %v\n%s", what, p, debug.Stack())
+		*err = &panicError{what: "the state machine's " + what, value: p, stack: debug.Stack()}
 	}
 }
 

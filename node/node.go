@@ -26,6 +26,7 @@ var clusterNamespace = uuid.MustParse("6f0b6a0e-7c1c-5d1f-9d0e-2f6b5b1c0a77")
 // carrier is what the node needs of a transport.
 type carrier interface {
 	Send(batch []transport.Envelope)
+	Connect(to raftyard.NodeID)
 	Request(ctx context.Context, to raftyard.NodeID, kind uint8, body []byte) ([]byte, error)
 	SendSnapshot(ctx context.Context, env transport.Envelope, body io.WriterTo) error
 	Peers() []transport.PeerStatus
@@ -133,6 +134,7 @@ func (n *Node) start(ctx context.Context) error {
 		return err
 	}
 	n.lifecycle.start()
+	n.connectPeers()
 	n.bootstrapElection()
 	n.wg.Go(n.clock)
 	n.wg.Go(n.housekeeping)
@@ -186,6 +188,15 @@ func (n *Node) openTransport() error {
 func (n *Node) resolve(id raftyard.NodeID) (string, bool) {
 	rec, ok := n.registry.Node(id)
 	return rec.Peer, ok && rec.Peer != ""
+}
+
+// connectPeers makes connections to all nodes stand.
+func (n *Node) connectPeers() {
+	for _, rec := range n.registry.Nodes() {
+		if rec.ID != n.cfg.ID {
+			n.transport.Connect(rec.ID)
+		}
+	}
 }
 
 func (n *Node) genesisNodes() []registry.Node {
@@ -244,6 +255,9 @@ func (n *Node) stopReplica(r *replica, reason error) {
 	}
 	n.logger.Error("replica stopped; the rest of the node goes on",
 		groupAttr(r.group), replicaAttr(r.id), errAttr(reason))
+	if p, ok := errors.AsType[*panicError](reason); ok {
+		n.logger.Error("where it was", groupAttr(r.group), stackAttr(p.stack))
+	}
 	n.metrics.replicasStopped.Add(1)
 	r.stopServing(reason)
 	r.worker.box.control(func() { r.worker.remove(r) })

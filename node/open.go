@@ -9,8 +9,6 @@ import (
 	"strconv"
 
 	"github.com/google/uuid"
-	"go.etcd.io/raft/v3"
-	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
@@ -129,6 +127,8 @@ func (n *Node) openReplica(g raftyard.GroupID) error {
 	if err != nil {
 		r.view.Store(&view{Role: "none", State: r.meta.State})
 		r.stopServing(fmt.Errorf("%w: %w", ErrFaulty, err))
+	} else {
+		r.publish()
 	}
 	n.mu.Lock()
 	n.replicas[g] = r

@@ -118,6 +118,12 @@ func (n *Node) atLeader(
 	var last error
 	for {
 		to, err := n.leaderOrMember(g, avoid)
+		if errors.Is(err, ErrGroupNotFound) {
+			// This node's copy of the registry may be behind.
+			if _, err = n.freshRecord(ctx, g); err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -203,9 +209,17 @@ func (n *Node) leaderOrMember(
 		return id == n.cfg.ID || (id == avoid && len(members) > 1)
 	})
 	if len(members) == 0 {
-		return 0, nil
+		return 0, n.localFault(g)
 	}
 	return members[rand.N(len(members))], nil
+}
+
+// localFault returns why this node's replica is stopped, if it is.
+func (n *Node) localFault(g raftyard.GroupID) error {
+	if r := n.replica(g); r != nil {
+		return r.fault()
+	}
+	return nil
 }
 
 // Leader returns the node that leads a group, as far as this node knows.

@@ -148,7 +148,8 @@ func writeSnapshotFile(dir string, s group.Snapshot, res snapshotResult) snapsho
 func (w *worker) snapshotTaken(r *replica, res snapshotResult) {
 	if res.err == nil && (res.at.applied <= r.snap.index || r.out.Install != nil) {
 		// A snapshot from the leader overtook ours, or nothing came since.
-		w.endSnapshot(r, snapshotResult{at: position{applied: r.snap.index}, bytes: res.bytes})
+		at := position{applied: r.meta.Floor.Index, term: r.meta.Floor.Term}
+		w.endSnapshot(r, snapshotResult{at: at, bytes: res.bytes})
 		return
 	}
 	if res.err != nil {

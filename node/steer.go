@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -17,6 +18,7 @@ type transfer struct {
 	to    raftyard.ReplicaID
 	done  chan error // holds one
 	ticks int
+	tries int
 }
 
 // steerTo tells a replica what membership the registry wants for its group. It
@@ -147,6 +149,9 @@ func (w *worker) checkTransfer(r *replica, to raftyard.NodeID) error {
 	return nil
 }
 
+// maxTransferTries is how often a transfer is begun again that raft gave up.
+const maxTransferTries = 3
+
 // maxTransferLag is how far behind a member may be that is to take over.
 const maxTransferLag = 1000
 
@@ -161,10 +166,17 @@ func (w *worker) tickTransfer(r *replica) {
 	var err error
 	switch {
 	case st.Leader == t.to:
-	case t.ticks > 3*w.node.cfg.ElectionTicks:
-		err = fmt.Errorf("%w: %d has not taken over in time", ErrTransfer, t.to)
+	case t.ticks > (maxTransferTries+1)*w.node.cfg.ElectionTicks:
+		err = fmt.Errorf("%w: replica %d has not taken over in time", ErrTransfer, t.to)
 	case st.Role == group.Leader && st.Transferee == 0:
-		err = fmt.Errorf("%w: replica %d did not take over", ErrTransfer, t.to)
+		// Raft gave up, as it does after an election timeout.
+		if t.tries++; t.tries < maxTransferTries {
+			if err = r.raft.TransferLeader(t.to); err == nil {
+				return
+			}
+		}
+		err = fmt.Errorf("%w: replica %d did not take over: %w", ErrTransfer, t.to,
+			cmp.Or(err, errors.New("it did not win an election in time")))
 	case st.Role != group.Leader && st.Leader != 0:
 		err = fmt.Errorf("%w: replica %d leads now", ErrTransfer, st.Leader)
 	default:

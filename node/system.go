@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/raftyard/raftyard"
@@ -94,22 +95,39 @@ func (n *Node) refresh(ctx context.Context) error {
 func (n *Node) registerNodes(ctx context.Context) error {
 	self, _ := n.cfg.peer(n.cfg.ID)
 	want := registry.Node{ID: self.ID, Peer: self.Addr, HTTP: self.HTTP, Labels: self.Labels}
-	cmds := [][]byte{registry.EncodeSetNode(registry.SetNode{Node: want})}
-	for _, other := range n.registry.Unregistered() {
-		if other.ID != self.ID {
-			cmds = append(cmds, registry.EncodeSetNode(registry.SetNode{Node: other, IfAbsent: true}))
-		}
+	if err := n.setNode(ctx, registry.SetNode{Node: want}); err != nil {
+		return err
 	}
-	for _, cmd := range cmds {
-		res, err := n.command(ctx, cmd)
-		if err != nil {
+	for _, other := range n.registry.Unregistered() {
+		if err := n.setNode(ctx, registry.SetNode{Node: other, IfAbsent: true}); err != nil {
 			return err
-		}
-		if res.Code != registry.OK {
-			n.logger.Error("registry refuses a node", stepAttr(res.Detail))
 		}
 	}
 	return nil
+}
+
+// registerMembers makes sure that the configured nodes among those given are in
+// the registry, which places groups on no others. It matters in a cluster's
+// first moments only.
+func (n *Node) registerMembers(ctx context.Context, lists ...[]raftyard.NodeID) error {
+	members := slices.Concat(lists...)
+	for _, other := range n.registry.Unregistered() {
+		if !slices.Contains(members, other.ID) {
+			continue
+		}
+		if err := n.setNode(ctx, registry.SetNode{Node: other, IfAbsent: true}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Node) setNode(ctx context.Context, set registry.SetNode) error {
+	res, err := n.command(ctx, registry.EncodeSetNode(set))
+	if err == nil && res.Code != registry.OK {
+		n.logger.Error("registry refuses a node", nodeAttr(set.Node.ID), stepAttr(res.Detail))
+	}
+	return err
 }
 
 // createConfigured creates the configured groups that are missing. Every node
@@ -119,7 +137,7 @@ func (n *Node) createConfigured(ctx context.Context) error {
 		if _, ok := n.registry.Group(spec.ID); ok {
 			continue // there, or deleted on purpose
 		}
-		_, err := n.CreateGroup(ctx, spec)
+		_, _, err := n.decideGroup(ctx, spec)
 		switch {
 		case errors.Is(err, ErrGroupExists), errors.Is(err, ErrInvalid):
 			n.logger.Error("configured group not created", groupAttr(spec.ID), errAttr(err))

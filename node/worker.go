@@ -112,9 +112,8 @@ func (w *worker) guard(r *replica, what string, fn func()) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			w.node.logger.Error("panic in a replica; it is stopped",
-				groupAttr(r.group), replicaAttr(r.id), stackAttr(debug.Stack()))
-			w.node.stopReplica(r, fmt.Errorf("%w: panic while it tried to %s: %v", ErrFaulty, what, p))
+			w.node.stopReplica(r, fmt.Errorf("%w: %w", ErrFaulty,
+				&panicError{what: "an attempt to " + what, value: p, stack: debug.Stack()}))
 		}
 	}()
 	fn()

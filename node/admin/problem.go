@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/raftyard/raftyard/client"
@@ -161,7 +162,7 @@ func toProblem(err error) *client.Problem {
 	}
 	for _, m := range mappings() {
 		if errors.Is(err, m.err) {
-			return withData(newProblem(m.code, "%v", err), err)
+			return withData(newProblem(m.code, "%s", detail(err)), err)
 		}
 	}
 	if nl, ok := errors.AsType[*node.NotLeaderError](err); ok {
@@ -173,6 +174,9 @@ func toProblem(err error) *client.Problem {
 	}
 	return p
 }
+
+// detail is the text of err without the name of the package that it is from.
+func detail(err error) string { return strings.TrimPrefix(err.Error(), "kv: ") }
 
 func notLeaderCode(nl *node.NotLeaderError) string {
 	if nl.Leader == 0 {

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"encoding/binary"
+	"io"
+	"sync/atomic"
+
+	"github.com/raftyard/raftyard/group"
+)
+
+// counter is a state machine in memory. The node keeps its snapshots in files
+// and brings it back from there, and from the log, at each start.
+type counter struct{ n atomic.Uint64 }
+
+func newCounter(group.Env) (group.StateMachine, error) { return new(counter), nil }
+
+func (c *counter) value() uint64 { return c.n.Load() }
+
+// Apply adds the bytes of each command and answers with the sum so far.
+func (c *counter) Apply(batch []group.Command) ([]group.Result, error) {
+	results := make([]group.Result, len(batch))
+	for i, cmd := range batch {
+		for _, b := range cmd.Data {
+			c.n.Add(uint64(b))
+		}
+		results[i].Data = binary.BigEndian.AppendUint64(nil, c.value())
+	}
+	return results, nil
+}
+
+// Snapshot returns the sum as it is now.
+func (c *counter) Snapshot() (group.Snapshot, error) { return snapshot(c.value()), nil }
+
+// Restore replaces the sum.
+func (c *counter) Restore(r io.Reader) error {
+	var b [8]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return err
+	}
+	c.n.Store(binary.BigEndian.Uint64(b[:]))
+	return nil
+}
+
+func (c *counter) Close() error { return nil }
+
+type snapshot uint64
+
+func (s snapshot) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(binary.BigEndian.AppendUint64(nil, uint64(s)))
+	return int64(n), err
+}
+
+func (s snapshot) Close() error { return nil }
+
+func number(b []byte) uint64 { return binary.BigEndian.Uint64(b) }
