@@ -76,7 +76,10 @@ type list struct {
 	items   []string
 }
 
-func newEnv(t testing.TB) *env { return &env{t: t, contents: make(map[uint64][]string)} }
+func newEnv(t testing.TB) *env {
+	t.Helper()
+	return &env{t: t, contents: make(map[uint64][]string)}
+}
 
 func (e *env) printf(format string, args ...any) { fmt.Fprintf(&e.out, format+"\n", args...) }
 
@@ -151,7 +154,7 @@ func (e *env) forget(m *member) {
 }
 
 // take takes a step of the replica without carrying it out.
-func (e *env) take(m *member) Output {
+func (e *env) take(m *member) {
 	out := m.r.Ready()
 	m.taken = &out
 	if e.observe != nil {
@@ -159,7 +162,6 @@ func (e *env) take(m *member) Output {
 	}
 	e.describe(m, out)
 	e.send(out.Messages)
-	return out
 }
 
 // finish carries out what was taken.
@@ -411,7 +413,8 @@ func describeEntry(e *raftpb.Entry) string {
 
 func describeMessage(m *raftpb.Message) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d→%d %s", m.GetFrom(), m.GetTo(), strings.TrimPrefix(m.GetType().String(), "Msg"))
+	name := strings.TrimPrefix(m.GetType().String(), "Msg")
+	fmt.Fprintf(&b, "%d→%d %s", m.GetFrom(), m.GetTo(), name)
 	if m.GetTerm() != 0 {
 		fmt.Fprintf(&b, " term %d", m.GetTerm())
 	}

@@ -503,11 +503,13 @@ func (m *model) checkMessages(x *member, out Output) {
 		switch msg.GetType() {
 		case raftpb.MsgAppResp:
 			if !msg.GetReject() && msg.GetIndex() > last {
-				m.rt.Fatalf("replica %d sends %s, its log ends at %d", x.id, describeMessage(msg), last)
+				m.rt.Fatalf("replica %d sends %s, its log ends at %d",
+					x.id, describeMessage(msg), last)
 			}
 		case raftpb.MsgVoteResp:
 			if !msg.GetReject() && hs.GetVote() != msg.GetTo() {
-				m.rt.Fatalf("replica %d sends %s before its vote is saved", x.id, describeMessage(msg))
+				m.rt.Fatalf("replica %d sends %s before its vote is saved",
+					x.id, describeMessage(msg))
 			}
 		default:
 		}

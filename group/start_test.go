@@ -55,7 +55,7 @@ func TestNewMakesTheStartConsistent(t *testing.T) {
 		{name: "as it was", last: 5, commit: 3, applied: 2, wantCommit: 3},
 		{name: "applied ahead of commit", last: 5, commit: 3, applied: 5, wantCommit: 5},
 		{name: "nothing applied yet", last: 5, commit: 3, applied: 0, wantCommit: 3},
-		{name: "log cut ahead of commit", last: 5, commit: 1, applied: 4, compact: 4, wantCommit: 4},
+		{name: "log cut beyond commit", last: 5, commit: 1, applied: 4, compact: 4, wantCommit: 4},
 		{name: "applied beyond the log", last: 5, commit: 3, applied: 6, wantErr: ErrDamaged},
 		{name: "commit beyond the log", last: 5, commit: 6, applied: 2, wantErr: ErrDamaged},
 		{
@@ -82,9 +82,11 @@ func TestNewMakesTheStartConsistent(t *testing.T) {
 			name: "a term that was forgotten", last: 2, commit: 2, wantErr: ErrDamaged,
 			change: func(c *Config) {
 				hs := &raftpb.HardState{Term: new(uint64(1)), Commit: new(uint64(2))}
-				if err := c.Storage.(*raft.MemoryStorage).SetHardState(hs); err != nil {
+				log := logOf(t, 2, 2)
+				if err := log.SetHardState(hs); err != nil {
 					t.Fatal(err)
 				}
+				c.Storage = log
 			},
 		},
 		{
@@ -148,7 +150,8 @@ func TestFinishInstall(t *testing.T) {
 		t.Errorf("FinishInstall = %+v with %+v", s, got)
 	}
 	log := logOf(t, 5, 5)
-	if err := errors.Join(log.ApplySnapshot(s.Snapshot), log.SetHardState(s.HardState)); err != nil {
+	err = errors.Join(log.ApplySnapshot(s.Snapshot), log.SetHardState(s.HardState))
+	if err != nil {
 		t.Fatal(err)
 	}
 	c := testConfig(log)
@@ -174,11 +177,13 @@ func TestLimitsReportEveryProblem(t *testing.T) {
 			t.Errorf("Validate does not mention %s: %v", name, err)
 		}
 	}
-	if err := (Limits{}).Validate(); err != nil {
+	if err = (Limits{}).Validate(); err != nil {
 		t.Errorf("the defaults are refused: %v", err)
 	}
 	err = Config{ElectionTicks: 1, Limits: Limits{MaxReads: -1}}.Validate()
-	for _, name := range []string{"Incarnation", "Node", "Replica", "Storage", "ElectionTicks", "MaxReads"} {
+	for _, name := range []string{
+		"Incarnation", "Node", "Replica", "Storage", "ElectionTicks", "MaxReads",
+	} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("Config.Validate does not mention %s: %v", name, err)
 		}

@@ -148,7 +148,8 @@ func TestStepRefusesWhatRaftTrusts(t *testing.T) {
 			e.stabilize()
 			m := e.member(tt.to)
 			msg := &raftpb.Message{
-				Type: raftpb.MsgAppResp.Enum(), To: new(uint64(tt.to)), From: new(uint64(3 - tt.to)),
+				Type: raftpb.MsgAppResp.Enum(),
+				To:   new(uint64(tt.to)), From: new(uint64(3 - tt.to)),
 				Term: new(uint64(2)), Commit: new(uint64(2)),
 			}
 			if tt.msg.Type != nil && tt.msg.Commit == nil {
@@ -185,7 +186,7 @@ func TestStepClampsAHeartbeatIntoACutLog(t *testing.T) {
 			Index: new(uint64(1)), LogTerm: new(uint64(1)), Entries: entries,
 		}
 	}
-	entries := func(term uint64, last uint64) (list []*raftpb.Entry) {
+	entries := func(term, last uint64) (list []*raftpb.Entry) {
 		for i := uint64(2); i <= last; i++ {
 			list = append(list, &raftpb.Entry{Term: new(term), Index: new(i)})
 		}
@@ -238,11 +239,17 @@ func TestUninitialisedReplicaDoesNothing(t *testing.T) {
 // taken, and nothing panics.
 func FuzzStep(f *testing.F) {
 	for _, m := range []*raftpb.Message{
-		{Type: raftpb.MsgApp.Enum(), Term: new(uint64(3)), Index: new(uint64(2)), LogTerm: new(uint64(2))},
+		{
+			Type: raftpb.MsgApp.Enum(), Term: new(uint64(3)),
+			Index: new(uint64(2)), LogTerm: new(uint64(2)),
+		},
 		{Type: raftpb.MsgHeartbeatResp.Enum(), Term: new(uint64(2)), Context: make([]byte, 8)},
 		{Type: raftpb.MsgSnap.Enum(), Term: new(uint64(3)), Snapshot: &raftpb.Snapshot{}},
 		{Type: raftpb.MsgReadIndex.Enum(), Entries: []*raftpb.Entry{{Data: []byte("q")}}},
-		{Type: raftpb.MsgVote.Enum(), Term: new(uint64(9)), Index: new(uint64(9)), LogTerm: new(uint64(9))},
+		{
+			Type: raftpb.MsgVote.Enum(), Term: new(uint64(9)),
+			Index: new(uint64(9)), LogTerm: new(uint64(9)),
+		},
 	} {
 		b, err := proto.Marshal(m)
 		if err != nil {
@@ -260,10 +267,10 @@ func FuzzStep(f *testing.F) {
 		e.must(e.member(1).r.Campaign())
 		e.stabilize()
 		for _, to := range []int{1, 2} {
-			msg := proto.Clone(m).(*raftpb.Message)
+			msg := proto.CloneOf(m)
 			msg.To = new(uint64(to))
-			if err := e.member(to).r.Step(msg); err != nil &&
-				!errors.Is(err, ErrMessage) && !errors.Is(err, ErrNotMember) && !errors.Is(err, ErrDamaged) {
+			err := e.member(to).r.Step(msg)
+			if err != nil && !isAny(err, ErrMessage, ErrNotMember, ErrDamaged) {
 				t.Fatalf("Step = %v", err)
 			}
 		}

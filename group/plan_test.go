@@ -1,0 +1,404 @@
+package group
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/raftyard/raftyard"
+)
+
+func nodes(ids ...uint64) []raftyard.NodeID {
+	var list []raftyard.NodeID
+	for _, id := range ids {
+		list = append(list, raftyard.NodeID(id))
+	}
+	return list
+}
+
+func replicas(ids ...uint64) []raftyard.ReplicaID {
+	var list []raftyard.ReplicaID
+	for _, id := range ids {
+		list = append(list, raftyard.ReplicaID(id))
+	}
+	return list
+}
+
+func TestApplyChange(t *testing.T) {
+	tests := []struct {
+		name    string
+		from    Descriptor
+		change  Change
+		want    string
+		wantErr string
+	}{
+		{
+			name: "learners together", from: testDescriptor(Voter),
+			change: Change{AddLearners: nodes(5, 4)},
+			want:   "1@1 voter, 2@5 learner, 3@4 learner",
+		},
+		{
+			name: "one voter changes", from: testDescriptor(Voter, Learner),
+			change: Change{Promote: replicas(2)}, want: "1@1 voter, 2@2 voter",
+		},
+		{
+			name: "one voter and learners", from: testDescriptor(Voter, Voter, Learner),
+			change: Change{Demote: replicas(2), Remove: replicas(3), AddLearners: nodes(4)},
+			want:   "1@1 voter, 2@2 learner, 4@4 learner",
+		},
+		{
+			name: "two voters change", from: testDescriptor(Voter, Voter, Voter, Learner),
+			change: Change{Promote: replicas(4), Remove: replicas(1)},
+			want:   "1@1 outgoing, 2@2 voter, 3@3 voter, 4@4 incoming",
+		},
+		{
+			name: "swap with demotion", from: testDescriptor(Voter, Learner),
+			change: Change{Promote: replicas(2), Demote: replicas(1)},
+			want:   "1@1 demoting, 2@2 incoming",
+		},
+		{
+			name: "a node that has one", from: testDescriptor(Voter, Voter),
+			change: Change{AddLearners: nodes(2)}, wantErr: "node 2 has more than one",
+		},
+		{
+			name: "all voters", from: testDescriptor(Voter, Learner),
+			change: Change{Remove: replicas(1)}, wantErr: "there must be a voter",
+		},
+		{
+			name: "promote a voter", from: testDescriptor(Voter, Voter),
+			change: Change{Promote: replicas(2)}, wantErr: "cannot promote replica 2",
+		},
+		{
+			name: "a stranger", from: testDescriptor(Voter, Voter),
+			change: Change{Remove: replicas(9)}, wantErr: "replica 9, which is not a member",
+		},
+		{
+			name: "named twice", from: testDescriptor(Voter, Voter),
+			change: Change{Remove: replicas(2), Demote: replicas(2)}, wantErr: "named twice",
+		},
+		{name: "nothing", from: testDescriptor(Voter), wantErr: "no member changes"},
+		{
+			name: "joint", from: testDescriptor(Voter, Incoming),
+			change: Change{AddLearners: nodes(4)}, wantErr: "joint",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			next, err := tt.from.Apply(tt.change)
+			if tt.wantErr != "" {
+				if !errors.Is(err, ErrInvalidChange) || !strings.Contains(err.Error(), tt.wantErr) {
+					t.Fatalf("Apply = %v, want %q", err, tt.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := describeMembers(next); got != tt.want {
+				t.Errorf("Apply = %s, want %s", got, tt.want)
+			}
+			if err := tt.from.rehearse(next); err != nil {
+				t.Errorf("raft refuses it: %v", err)
+			}
+		})
+	}
+}
+
+func TestCheckNextRefusesWhatApplyNeverMakes(t *testing.T) {
+	from := testDescriptor(Voter, Voter, Learner)
+	tests := []struct {
+		name   string
+		change func(d *Descriptor)
+		want   error
+	}{
+		{name: "epoch skipped", change: func(d *Descriptor) { d.Epoch++ }, want: ErrEpochMismatch},
+		{name: "epoch kept", change: func(d *Descriptor) { d.Epoch-- }, want: ErrEpochMismatch},
+		{name: "another kind", change: func(d *Descriptor) { d.Kind = "other" }},
+		{name: "another incarnation", change: func(d *Descriptor) { d.Incarnation[0]++ }},
+		{name: "other options", change: func(d *Descriptor) { d.SnapshotEntries++ }},
+		{name: "another node", change: func(d *Descriptor) { d.Members[1].Node = 8 }},
+		{name: "ids go back", change: func(d *Descriptor) {
+			d.Members, d.NextReplica = d.Members[:2], 3
+		}},
+		{name: "old id again", change: func(d *Descriptor) {
+			d.Members[2].ID, d.NextReplica = 4, 5 // 3 goes, 4 comes: allowed
+			d.Members[2].ID = 3
+			d.Members[2].Node = 9
+		}},
+		{name: "two voters at once", change: func(d *Descriptor) {
+			d.Members[1].Role, d.Members[2].Role = Learner, Voter
+		}},
+		{name: "incoming voter", change: func(d *Descriptor) { d.Members[1].Role = Incoming }},
+		{name: "outgoing learner", change: func(d *Descriptor) { d.Members[2].Role = Outgoing }},
+		{name: "voter vanishes into joint", change: func(d *Descriptor) {
+			d.Members = d.Members[1:]
+			d.Members[1].Role = Incoming
+		}},
+		{name: "plain promotion into joint", change: func(d *Descriptor) {
+			d.Members[0].Role, d.Members[2].Role = Outgoing, Voter
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			next := from.Clone()
+			next.Epoch++
+			tt.change(&next)
+			want := tt.want
+			if want == nil {
+				want = ErrInvalidChange
+			}
+			if err := from.checkNext(next); !errors.Is(err, want) {
+				t.Errorf("checkNext = %v, want %v", err, want)
+			}
+		})
+	}
+	joint := testDescriptor(Voter, Incoming, Outgoing)
+	next := joint.LeaveJoint()
+	if err := joint.checkNext(next); err != nil {
+		t.Errorf("leaving a joint configuration: %v", err)
+	}
+	next.NextReplica++
+	if err := joint.checkNext(next); !errors.Is(err, ErrInvalidChange) {
+		t.Errorf("leaving with something else = %v, want ErrInvalidChange", err)
+	}
+}
+
+// progressOf returns the progress of d's members: all active and caught up.
+func progressOf(d Descriptor) map[raftyard.ReplicaID]Progress {
+	p := make(map[raftyard.ReplicaID]Progress)
+	for _, m := range d.Members {
+		p[m.ID] = Progress{Match: 1000, Next: 1001, RecentActive: true, State: "replicate"}
+	}
+	return p
+}
+
+func TestPlan(t *testing.T) {
+	tests := []struct {
+		name   string
+		d      Descriptor
+		want   Want
+		self   uint64
+		silent []raftyard.ReplicaID // not heard of
+		behind []raftyard.ReplicaID
+		step   StepKind
+		next   string
+		to     raftyard.ReplicaID
+		why    string
+	}{
+		{
+			name: "as wanted", d: testDescriptor(Voter, Voter, Learner), self: 1,
+			want: Want{Voters: nodes(1, 2), Learners: nodes(3)}, step: StepDone,
+		},
+		{
+			name: "grow from the seed", d: testDescriptor(Voter), self: 1,
+			want: Want{Voters: nodes(1, 2, 3)}, step: StepChange,
+			next: "1@1 voter, 2@2 learner, 3@3 learner",
+		},
+		{
+			name: "wait for learners", d: testDescriptor(Voter, Learner, Learner), self: 1,
+			want: Want{Voters: nodes(1, 2, 3)}, behind: replicas(3), step: StepWait,
+			why: "learner 3",
+		},
+		{
+			name: "promote together", d: testDescriptor(Voter, Learner, Learner), self: 1,
+			want: Want{Voters: nodes(1, 2, 3)}, step: StepChange,
+			next: "1@1 voter, 2@2 incoming, 3@3 incoming",
+		},
+		{
+			name: "leave what another has begun", d: testDescriptor(Voter, Incoming, Outgoing),
+			self: 1, want: Want{Voters: nodes(1, 3)}, step: StepLeave, next: "1@1 voter, 2@2 voter",
+		},
+		{
+			name: "hand over before the swap", d: testDescriptor(Voter, Voter, Voter, Learner),
+			self: 1, want: Want{Voters: nodes(2, 3, 4)}, behind: replicas(2),
+			step: StepTransfer, to: 3,
+		},
+		{
+			name: "wait for a successor", d: testDescriptor(Voter, Voter, Voter, Learner), self: 1,
+			want: Want{Voters: nodes(2, 3, 4)}, behind: replicas(2, 3), step: StepWait,
+			why: "to take the leadership",
+		},
+		{
+			name: "swap after handing over", d: testDescriptor(Voter, Voter, Voter, Learner),
+			self: 2, want: Want{Voters: nodes(2, 3, 4)}, step: StepChange,
+			next: "1@1 outgoing, 2@2 voter, 3@3 voter, 4@4 incoming",
+		},
+		{
+			name: "replace the only voter", d: testDescriptor(Voter, Learner), self: 1,
+			want: Want{Voters: nodes(2)}, step: StepChange, next: "1@1 outgoing, 2@2 incoming",
+		},
+		{
+			name: "hand over before leaving", d: testDescriptor(Outgoing, Incoming), self: 1,
+			want: Want{Voters: nodes(2)}, step: StepTransfer, to: 2,
+		},
+		{
+			name: "leave although nobody can follow", d: testDescriptor(Outgoing, Incoming),
+			self: 1, want: Want{Voters: nodes(2)}, behind: replicas(2), step: StepLeave, next: "2@2 voter",
+		},
+		{
+			name: "demote the leader", d: testDescriptor(Voter, Voter), self: 1,
+			want: Want{Voters: nodes(2), Learners: nodes(1)}, step: StepTransfer, to: 2,
+		},
+		{
+			name: "drop an unwanted learner", d: testDescriptor(Voter, Learner), self: 1,
+			want: Want{Voters: nodes(1)}, step: StepChange, next: "1@1 voter",
+		},
+		{
+			name: "not without a live majority", d: testDescriptor(Voter, Voter, Voter), self: 1,
+			want: Want{Voters: nodes(1, 2)}, silent: replicas(2), step: StepWait, why: "alive",
+		},
+		{
+			name: "never nobody", d: testDescriptor(Voter), self: 1, step: StepWait,
+			why: "no voters",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := progressOf(tt.d)
+			for _, id := range tt.silent {
+				p[id] = Progress{Match: p[id].Match}
+			}
+			for _, id := range tt.behind {
+				p[id] = Progress{Match: 10, RecentActive: true}
+			}
+			got := Plan(tt.d, tt.want, p, raftyard.ReplicaID(tt.self))
+			if got.Kind != tt.step || got.To != tt.to || !strings.Contains(got.Why, tt.why) {
+				t.Errorf("Plan = %s to %d (%s), want %s to %d",
+					got.Kind, got.To, got.Why, tt.step, tt.to)
+			}
+			if members := describeMembers(got.Next); members != tt.next {
+				t.Errorf("next = %s, want %s", members, tt.next)
+			}
+		})
+	}
+}
+
+// TestPlanReachesTheWant: from any descriptor, joint or not, and with the leader
+// changing its mind about nothing, a bounded number of steps leads to the want, and
+// raft takes each of them.
+func TestPlanReachesTheWant(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := drawDescriptor(t)
+		want := drawWant(t)
+		self := rapid.SampledFrom(leaders(d)).Draw(t, "leader")
+		changes := rapid.IntRange(0, 2).Draw(t, "leader changes")
+		for range 10 + changes {
+			step := Plan(d, want, progressOf(d), self)
+			switch step.Kind {
+			case StepDone:
+				checkReached(t, d, want)
+				return
+			case StepTransfer:
+				if step.To == self || !slices.Contains(leaders(d), step.To) {
+					t.Fatalf("transfer from %d to %d in %s", self, step.To, describeMembers(d))
+				}
+				self = step.To
+			case StepChange, StepLeave:
+				if err := errors.Join(d.checkNext(step.Next), d.rehearse(step.Next)); err != nil {
+					t.Fatalf("%s → %s: %v", describeMembers(d), describeMembers(step.Next), err)
+				}
+				d = step.Next
+				if m, ok := d.Member(self); !ok || m.Role == Learner {
+					self = leaders(d)[0] // it stepped down
+				}
+			default:
+				t.Fatalf("%s in %s", step.Why, describeMembers(d))
+			}
+			if changes > 0 && rapid.Bool().Draw(t, "leader changes now") {
+				changes--
+				self = rapid.SampledFrom(leaders(d)).Draw(t, "another leader")
+			}
+		}
+		t.Fatalf("no end: %s, want %v", describeMembers(d), want)
+	})
+}
+
+// leaders returns who can lead d.
+func leaders(d Descriptor) []raftyard.ReplicaID {
+	var ids []raftyard.ReplicaID
+	for _, m := range d.Members {
+		if m.Role != Learner {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+func drawDescriptor(t *rapid.T) Descriptor {
+	return rapid.Custom(func(t *rapid.T) Descriptor {
+		roles := rapid.SliceOfN(rapid.SampledFrom(
+			[]Role{Voter, Voter, Learner, Incoming, Outgoing, Demoting}), 1, 6).Draw(t, "roles")
+		return testDescriptor(roles...)
+	}).Filter(func(d Descriptor) bool { return d.Validate() == nil }).Draw(t, "descriptor")
+}
+
+func drawWant(t *rapid.T) Want {
+	node := rapid.Map(rapid.Uint64Range(1, 8), func(n uint64) raftyard.NodeID {
+		return raftyard.NodeID(n)
+	})
+	return Want{
+		Voters:   rapid.SliceOfN(node, 1, 5).Draw(t, "voters"),
+		Learners: rapid.SliceOfN(node, 0, 3).Draw(t, "learners"),
+	}
+}
+
+func checkReached(t *rapid.T, d Descriptor, want Want) {
+	got := make(map[raftyard.NodeID]Role)
+	for _, m := range d.Members {
+		got[m.Node] = m.Role
+	}
+	wanted := make(map[raftyard.NodeID]Role)
+	for _, n := range want.Learners {
+		wanted[n] = Learner
+	}
+	for _, n := range want.Voters {
+		wanted[n] = Voter
+	}
+	if !maps.Equal(got, wanted) {
+		t.Fatalf("done with %s, want %v", describeMembers(d), want)
+	}
+}
+
+// TestInvalidChangeAppliesAsNothing: a change that is in the log and must not be
+// applied changes nothing, on every replica, and the group goes on.
+func TestInvalidChangeAppliesAsNothing(t *testing.T) {
+	e := newEnv(t)
+	e.found(testDescriptor(voters(3)...))
+	m := e.member(1)
+	e.must(m.r.Campaign())
+	e.stabilize()
+	next, err := m.r.State().Descriptor.Apply(Change{AddLearners: nodes(4)})
+	e.must(err)
+	e.must(m.r.ChangeMembers(next, "change"))
+	// Somebody has proposed for an epoch that is gone.
+	m.r.change.cc.Context = encodeChange(9, next)
+	var outcome error
+	e.answered = func(_ *member, token any, _ uint64, err error) {
+		if token == "change" {
+			outcome = err
+		}
+	}
+	e.stabilize()
+	if !errors.Is(outcome, ErrEpochMismatch) {
+		t.Errorf("outcome = %v, want ErrEpochMismatch", outcome)
+	}
+	for _, m := range e.members {
+		if s := m.r.State(); s.Descriptor.Epoch != 1 || m.list.applied != 3 {
+			t.Errorf("replica %d: epoch %d, applied %d", m.id, s.Descriptor.Epoch, m.list.applied)
+		}
+	}
+	e.must(m.r.ChangeMembers(next, "again"))
+	e.stabilize()
+	if got := m.r.State().Descriptor.Epoch; got != 2 {
+		t.Errorf("epoch = %d after a valid change, want 2", got)
+	}
+	if got := fmt.Sprint(StepLeave, StepKind(9), Candidate, Follower); got !=
+		"leave step(9) candidate follower" {
+		t.Errorf("names: %s", got)
+	}
+}
