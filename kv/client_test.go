@@ -11,7 +11,7 @@ import (
 func newTestClient(t *testing.T) (*Client, *machineDB) {
 	t.Helper()
 	s := openTestStore(t, t.TempDir())
-	db := newMachineDB(t, openMachine(t, s, testReplica(7)))
+	db := newMachineDB(openMachine(t, s, testReplica(7)))
 	return NewClient(db), db
 }
 
@@ -21,31 +21,34 @@ func TestRevisions(t *testing.T) {
 	a, b := []byte("a"), []byte("b")
 
 	steps := []struct {
-		name        string
-		do          func() (uint64, bool, error)
-		wantRev     uint64
-		wantFlag    bool
-		wantCurrent uint64 // of the PreconditionError that is wanted
+		name     string
+		do       func() (uint64, bool, error)
+		wantRev  uint64
+		wantFlag bool // created or deleted
 	}{
-		{"create", func() (uint64, bool, error) { return c.Put(ctx, 7, a, []byte("1"), Cond{}) }, 1, true, 0},
-		{"overwrite", func() (uint64, bool, error) { return c.Put(ctx, 7, a, []byte("2"), Cond{}) }, 2, false, 0},
+		{"create", func() (uint64, bool, error) {
+			return c.Put(ctx, 7, a, []byte("1"), Cond{})
+		}, 1, true},
+		{"overwrite", func() (uint64, bool, error) {
+			return c.Put(ctx, 7, a, []byte("2"), Cond{})
+		}, 2, false},
 		{"delete nothing", func() (uint64, bool, error) {
 			deleted, rev, err := c.Delete(ctx, 7, b, Cond{})
 			return rev, deleted, err
-		}, 2, false, 0},
+		}, 2, false},
 		{"absent holds", func() (uint64, bool, error) {
 			return c.Put(ctx, 7, b, nil, Cond{Absent: true})
-		}, 3, true, 0},
+		}, 3, true},
 		{"revision holds", func() (uint64, bool, error) {
 			return c.Put(ctx, 7, a, []byte("3"), Cond{Revision: 2})
-		}, 4, false, 0},
+		}, 4, false},
 		{"present holds", func() (uint64, bool, error) {
 			return c.Put(ctx, 7, b, []byte("x"), Cond{Present: true})
-		}, 5, false, 0},
+		}, 5, false},
 		{"delete at revision", func() (uint64, bool, error) {
 			deleted, rev, err := c.Delete(ctx, 7, b, Cond{Revision: 5})
 			return rev, deleted, err
-		}, 6, true, 0},
+		}, 6, true},
 	}
 	for _, s := range steps {
 		rev, flag, err := s.do()
@@ -163,8 +166,11 @@ func TestLimits(t *testing.T) {
 		},
 		{
 			name: "unknown operation",
-			call: func() error { _, err := c.Txn(ctx, 7, Txn{Then: []Op{{Kind: 9, Key: k}}}); return err },
-			raw:  encodeTxn(Txn{Then: []Op{{Kind: 9, Key: k}}}), want: ErrInvalid,
+			call: func() error {
+				_, err := c.Txn(ctx, 7, Txn{Then: []Op{{Kind: 9, Key: k}}})
+				return err
+			},
+			raw: encodeTxn(Txn{Then: []Op{{Kind: 9, Key: k}}}), want: ErrInvalid,
 		},
 		{
 			name: "unknown target",
@@ -185,7 +191,7 @@ func TestLimits(t *testing.T) {
 				}
 				if l, ok := errors.AsType[*LimitError](err); tt.wantLimit != 0 &&
 					(!ok || l.Limit != tt.wantLimit || l.Actual != tt.wantActual) {
-					t.Errorf("%s: %v, want limit %d and actual %d", who, err, tt.wantLimit, tt.wantActual)
+					t.Errorf("%s: %v, want limit %d not %d", who, err, tt.wantLimit, tt.wantActual)
 				}
 			}
 			before := db.proposed
@@ -229,7 +235,9 @@ func TestLargestItems(t *testing.T) {
 	if err != nil || !bytes.Equal(res.Results[0].Value.Data, value) {
 		t.Errorf("Txn with a get: %v", err)
 	}
-	two := Txn{Then: []Op{{Kind: OpDelete, Key: []byte{1}}, {Kind: OpGet, Key: key}, {Kind: OpGet, Key: key}}}
+	two := Txn{Then: []Op{
+		{Kind: OpPut, Key: []byte{1}}, {Kind: OpGet, Key: key}, {Kind: OpGet, Key: key},
+	}}
 	if _, err := c.Txn(ctx, 7, two); !errors.Is(err, ErrResultTooLarge) {
 		t.Errorf("Txn with two large gets: %v, want ErrResultTooLarge", err)
 	}
@@ -305,7 +313,9 @@ func TestTxn(t *testing.T) {
 func TestList(t *testing.T) {
 	c, _ := newTestClient(t)
 	ctx := t.Context()
-	keys := []string{"\x00", "a", "a\x00", "a/1", "a/2", "a/\xff", "a/\xff\xff", "b", "\xff", "\xff\xff"}
+	keys := []string{
+		"\x00", "a", "a\x00", "a/1", "a/2", "a/\xff", "a/\xff\xff", "b", "\xff", "\xff\xff",
+	}
 	for _, key := range keys {
 		if _, _, err := c.Put(ctx, 7, []byte(key), []byte("v"+key), Cond{}); err != nil {
 			t.Fatal(err)
@@ -321,9 +331,20 @@ func TestList(t *testing.T) {
 		{name: "prefix", q: ListRequest{Prefix: []byte("a/")}, want: keys[3:7]},
 		{name: "prefix of 0xff", q: ListRequest{Prefix: []byte{0xff}}, want: keys[8:]},
 		{name: "start", q: ListRequest{Start: []byte("b")}, want: keys[7:]},
-		{name: "start before the prefix", q: ListRequest{Prefix: []byte("a/"), Start: []byte("A")}, want: keys[3:7]},
-		{name: "start behind the prefix", q: ListRequest{Prefix: []byte("a/"), Start: []byte("b")}},
-		{name: "limit", q: ListRequest{Limit: 2, KeysOnly: true}, want: keys[:2], wantNext: "a\x00"},
+		{
+			name: "start before the prefix",
+			q:    ListRequest{Prefix: []byte("a/"), Start: []byte("A")},
+			want: keys[3:7],
+		},
+		{
+			name: "start behind the prefix",
+			q:    ListRequest{Prefix: []byte("a/"), Start: []byte("b")},
+		},
+		{
+			name: "limit",
+			q:    ListRequest{Limit: 2, KeysOnly: true},
+			want: keys[:2], wantNext: "a\x00",
+		},
 		{name: "exact limit", q: ListRequest{Prefix: []byte("a/"), Limit: 4}, want: keys[3:7]},
 		{name: "nothing", q: ListRequest{Prefix: []byte("c")}},
 	}
@@ -344,7 +365,8 @@ func TestList(t *testing.T) {
 				t.Error(diff)
 			}
 			if string(l.Next) != tt.wantNext || l.Revision != uint64(len(keys)) {
-				t.Errorf("next %q revision %d, want %q and %d", l.Next, l.Revision, tt.wantNext, len(keys))
+				t.Errorf("next %q at revision %d, want %q at %d",
+					l.Next, l.Revision, tt.wantNext, len(keys))
 			}
 		})
 	}

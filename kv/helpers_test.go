@@ -44,7 +44,7 @@ func openMachine(tb testing.TB, s *Store, r Replica) *Machine {
 }
 
 // apply applies commands, one entry each, from index on.
-func apply(tb testing.TB, m *Machine, index uint64, cmds ...[]byte) [][]byte {
+func apply(tb testing.TB, m *Machine, index uint64, cmds ...[]byte) {
 	tb.Helper()
 	batch := make([]group.Command, 0, len(cmds))
 	for i, c := range cmds {
@@ -57,11 +57,6 @@ func apply(tb testing.TB, m *Machine, index uint64, cmds ...[]byte) [][]byte {
 	if len(results) != len(cmds) {
 		tb.Fatalf("Apply returned %d results for %d commands", len(results), len(cmds))
 	}
-	out := make([][]byte, 0, len(results))
-	for _, r := range results {
-		out = append(out, r.Data)
-	}
-	return out
 }
 
 func put(key, value string) []byte { return encodePut([]byte(key), []byte(value), Cond{}) }
@@ -146,15 +141,13 @@ func waitCleaned(tb testing.TB, s *Store) {
 
 // machineDB lets a Client talk to machines directly. Every proposal is an entry.
 type machineDB struct {
-	tb       testing.TB
 	machines map[raftyard.GroupID]*Machine
 	index    map[raftyard.GroupID]uint64
 	proposed int
 }
 
-func newMachineDB(tb testing.TB, machines ...*Machine) *machineDB {
+func newMachineDB(machines ...*Machine) *machineDB {
 	db := &machineDB{
-		tb:       tb,
 		machines: make(map[raftyard.GroupID]*Machine),
 		index:    make(map[raftyard.GroupID]uint64),
 	}
@@ -164,7 +157,9 @@ func newMachineDB(tb testing.TB, machines ...*Machine) *machineDB {
 	return db
 }
 
-func (d *machineDB) Propose(_ context.Context, g raftyard.GroupID, cmd []byte) (group.Result, error) {
+func (d *machineDB) Propose(_ context.Context, g raftyard.GroupID, cmd []byte) (
+	group.Result, error,
+) {
 	d.proposed++
 	d.index[g]++
 	results, err := d.machines[g].Apply([]group.Command{{Index: d.index[g], Data: cmd}})

@@ -97,7 +97,7 @@ func (s *snapshot) Close() error {
 // WriteTo writes the state to w, in the order of the keys. It holds one block in
 // memory. Damage that it finds is an error, and w gets no trailer.
 func (s *snapshot) WriteTo(w io.Writer) (int64, error) {
-	sw := &streamWriter{w: bufio.NewWriterSize(w, blockBytes)}
+	sw := newStreamWriter(w)
 	sw.header(snapshotHeader{
 		group:    uint64(s.replica.Group),
 		position: s.state.position,
@@ -161,6 +161,10 @@ type streamWriter struct {
 	written int64
 	block   []byte
 	err     error
+}
+
+func newStreamWriter(w io.Writer) *streamWriter {
+	return &streamWriter{w: bufio.NewWriterSize(w, blockBytes)}
 }
 
 func (w *streamWriter) header(h snapshotHeader) {
