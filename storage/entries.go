@@ -50,7 +50,8 @@ func encodedSize(e *raftpb.Entry) int {
 
 // checkEntry reports an entry that the format cannot hold.
 func checkEntry(e *raftpb.Entry) error {
-	if _, known := raftpb.EntryType_name[int32(e.GetType())]; !known || e.GetType() > entryTypeMask {
+	_, known := raftpb.EntryType_name[int32(e.GetType())]
+	if !known || e.GetType() > entryTypeMask {
 		return fmt.Errorf("%w: entry %d has type %d", ErrInvalid, e.GetIndex(), e.GetType())
 	}
 	return nil

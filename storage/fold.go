@@ -139,7 +139,8 @@ func (f *found) newestHead() (head, error) {
 	if seq == 0 {
 		return newest, errors.New("there is no record of the hard state and the log")
 	}
-	return newest, newest.check()
+	err := newest.check()
+	return newest, err
 }
 
 // fold builds refs and terms. Every index is taken from the newest record that
@@ -159,8 +160,8 @@ func (f *found) fold(l *Log, r *replica, h head) error {
 		i = n
 		if first.part != 0 {
 			// The rest of a dead record, the front of which has been overwritten.
-			for _, fr := range group {
-				dead = append(dead, fr.slot)
+			for i := range group {
+				dead = append(dead, group[i].slot)
 			}
 			continue
 		}
@@ -204,9 +205,9 @@ func (f *found) push(l *Log, group []foundRecord, dead *[]uint32) error {
 			l.parts = make(map[uint64][]uint32)
 		}
 		more := make([]uint32, 0, len(group)-1)
-		for _, p := range group[1:] {
-			more = append(more, p.slot)
-			at.bytes += p.bytes
+		for i := range group[1:] {
+			more = append(more, group[i+1].slot)
+			at.bytes += group[i+1].bytes
 		}
 		l.parts[fr.seq] = more
 	}
@@ -216,8 +217,8 @@ func (f *found) push(l *Log, group []foundRecord, dead *[]uint32) error {
 
 // checkParts reports a record of which a part is missing, or is there twice.
 func (f *found) checkParts(group []foundRecord) error {
-	for i, p := range group {
-		if p.part != uint64(i) {
+	for i := range group {
+		if p := &group[i]; p.part != uint64(i) {
 			return fmt.Errorf("record %d with entry %d: part %d stands where %d must",
 				p.seq, group[0].first, p.part, i)
 		}
@@ -244,7 +245,8 @@ func (f *found) attach(l *Log, r *replica, h head) error {
 		return fmt.Errorf("meta is record %d, it should be record %d", metaSeq, h.metaSeq)
 	}
 	if snapshotSeq != h.snapshotSeq {
-		return fmt.Errorf("snapshot is record %d, it should be record %d", snapshotSeq, h.snapshotSeq)
+		return fmt.Errorf("snapshot is record %d, it should be record %d",
+			snapshotSeq, h.snapshotSeq)
 	}
 	r.metaSeq, r.snapshotSeq = metaSeq, snapshotSeq
 	return nil

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -94,7 +95,7 @@ func decodeIdentity(b []byte) (Identity, error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return id, err
 	}
-	if string(id.encode()) != string(b) {
+	if !bytes.Equal(id.encode(), b) {
 		return id, errors.New("does not have the checksum of its content")
 	}
 	return id, nil
@@ -115,7 +116,8 @@ func (id Identity) save(dir string) error {
 }
 
 func writeSynced(path string, b []byte) (err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // in the data directory
+	//nolint:gosec // in the data directory
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -231,7 +233,7 @@ func (s *Store) checkStoreRecord() error {
 		return fmt.Errorf("%w: %s does not say whose it is", ErrDamaged, s.path(logName))
 	case err != nil:
 		return err
-	case string(found) != string(record):
+	case !bytes.Equal(found, record):
 		return fmt.Errorf("%w: %s belongs to another store than %s says: directories were mixed up",
 			ErrDamaged, s.path(logName), s.path(identityName))
 	}

@@ -14,11 +14,12 @@ import (
 type dirLock struct{ file *os.File }
 
 func lockDirectory(path string) (*dirLock, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // in the data directory
+	//nolint:gosec // in the data directory
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := lockFile(f); err != nil {
+	if err = lockFile(f); err != nil {
 		holder := "another process"
 		if b, rerr := io.ReadAll(io.LimitReader(f, 20)); rerr == nil && len(b) > 0 {
 			holder = "process " + strings.TrimSpace(string(b))

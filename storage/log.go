@@ -92,13 +92,13 @@ func (l *Log) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 		return nil, nil, gone
 	}
 	if encoded == nil {
-		return hs, &raftpb.ConfState{}, nil
+		return hs, raftpb.EnsureConfState(nil), nil
 	}
 	s, err := decodeSnapshot(encoded)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: group %d: snapshot: %w", ErrDamaged, l.group, err)
 	}
-	return hs, s.GetMetadata().GetConfState(), nil
+	return hs, raftpb.EnsureConfState(s.GetMetadata().GetConfState()), nil
 }
 
 // FirstIndex implements raft.Storage.

@@ -80,7 +80,8 @@ func (r *logRead) record(at ref) ([]*raftpb.Entry, error) {
 		return nil, err
 	}
 	if l.seq != at.seq || l.part != 0 || l.first != at.first || l.count < uint64(at.count) {
-		return nil, fmt.Errorf("holds %d entries from %d of record %d, want %d from %d of record %d",
+		return nil, fmt.Errorf(
+			"holds %d entries from %d of record %d, want %d from %d of record %d",
 			l.count, l.first, l.seq, at.count, at.first, at.seq)
 	}
 	more := r.parts[at.seq]
@@ -88,9 +89,9 @@ func (r *logRead) record(at ref) ([]*raftpb.Entry, error) {
 		return nil, fmt.Errorf("record %d has %d parts, want %d", l.seq, l.parts, len(more)+1)
 	}
 	for i, slot := range more {
-		p, err := r.slot(slot)
-		if err != nil {
-			return nil, err
+		p, perr := r.slot(slot)
+		if perr != nil {
+			return nil, perr
 		}
 		if p.seq != at.seq || p.part != uint64(i+1) {
 			return nil, fmt.Errorf("slot %d holds part %d of record %d, want part %d of record %d",

@@ -129,7 +129,7 @@ func (h *head) check() error {
 	case h.hard.set && h.hard.commit > h.last:
 		return fmt.Errorf("commit index %d is beyond the last entry %d", h.hard.commit, h.last)
 	case h.hard.set && h.hard.commit < h.start:
-		return fmt.Errorf("commit index %d is below the start of the log %d", h.hard.commit, h.start)
+		return fmt.Errorf("commit index %d is below the log's start %d", h.hard.commit, h.start)
 	default:
 		return nil
 	}

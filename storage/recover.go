@@ -22,9 +22,9 @@ func (s *Store) recover() error {
 			item := it.Item()
 			k, ok := parseGroupKey(item.Key())
 			if !ok {
-				batch, err := readStoreItem(item)
-				if err != nil {
-					return err
+				batch, rerr := readStoreItem(item)
+				if rerr != nil {
+					return rerr
 				}
 				at.saw(batch, item.Version())
 				continue
@@ -88,17 +88,13 @@ func readStoreItem(item *badger.Item) (batch uint64, err error) {
 		return 0, nil // checked before
 	case sequenceKey:
 		err = item.Value(func(value []byte) error {
-			r, err := openRecord([]byte(key), value)
-			if err != nil {
-				return err
+			// One that cannot be read still counts by its version.
+			if r, rerr := openRecord([]byte(key), value); rerr == nil {
+				batch = r.Uvarint()
 			}
-			batch = r.Uvarint()
-			return r.Close()
+			return nil
 		})
-		if err != nil {
-			return 0, fmt.Errorf("%w: sequence record: %w", ErrDamaged, err)
-		}
-		return batch, nil
+		return batch, err
 	default:
 		return 0, fmt.Errorf("%w: key %x is none of this store", ErrDamaged, key)
 	}
@@ -207,13 +203,13 @@ func (f *found) item(k groupKey, item *badger.Item) (batch uint64, err error) {
 	}
 	key := item.Key()
 	err = item.Value(func(value []byte) error {
-		p, err := f.record(k, key, value)
-		if err != nil {
+		p, rerr := f.record(k, key, value)
+		if rerr != nil {
 			what := fmt.Sprintf("record %c", k.kind)
 			if k.kind == kindLog {
 				what = fmt.Sprintf("record in slot %d", k.slot)
 			}
-			f.wrong(fmt.Errorf("%s: %w", what, err))
+			f.wrong(fmt.Errorf("%s: %w", what, rerr))
 			return nil
 		}
 		batch = p.batch

@@ -12,13 +12,6 @@ import (
 // data. It is kept encoded in memory too: encoded it is a fifth as large, and
 // who asks for it gets a copy anyway.
 
-// autoLeave is three-valued in raftpb.
-const (
-	autoLeaveUnset = iota
-	autoLeaveFalse
-	autoLeaveTrue
-)
-
 func appendSnapshot(b []byte, s *raftpb.Snapshot) []byte {
 	m := s.GetMetadata()
 	cs := m.GetConfState()
@@ -28,14 +21,7 @@ func appendSnapshot(b []byte, s *raftpb.Snapshot) []byte {
 	b = appendIDs(b, cs.GetLearners())
 	b = appendIDs(b, cs.GetVotersOutgoing())
 	b = appendIDs(b, cs.GetLearnersNext())
-	switch {
-	case cs == nil || cs.AutoLeave == nil:
-		b = append(b, autoLeaveUnset)
-	case cs.GetAutoLeave():
-		b = append(b, autoLeaveTrue)
-	default:
-		b = append(b, autoLeaveFalse)
-	}
+	b = wire.AppendBool(b, cs.GetAutoLeave())
 	return wire.AppendBytes(b, s.GetData())
 }
 
@@ -77,13 +63,7 @@ func decodeSnapshot(b []byte) (*raftpb.Snapshot, error) {
 		VotersOutgoing: readIDs(r),
 		LearnersNext:   readIDs(r),
 	}
-	switch v := r.Byte(); v {
-	case autoLeaveUnset:
-	case autoLeaveFalse, autoLeaveTrue:
-		cs.AutoLeave = new(v == autoLeaveTrue)
-	default:
-		r.Fail("%d is not an auto-leave", v)
-	}
+	cs.AutoLeave = new(r.Bool()) // always set, as in raft's own storage
 	var data []byte
 	if d := r.Bytes(); len(d) > 0 {
 		data = append(data, d...)
@@ -95,8 +75,5 @@ func decodeSnapshot(b []byte) (*raftpb.Snapshot, error) {
 	return s, r.Close()
 }
 
-// snapshotID returns index and term of an encoded snapshot.
-func snapshotID(b []byte) (index, term uint64) {
-	r := wire.NewReader(b)
-	return r.Uvarint(), r.Uvarint()
-}
+// snapshotIndex returns the index of an encoded snapshot.
+func snapshotIndex(b []byte) uint64 { return wire.NewReader(b).Uvarint() }

@@ -219,7 +219,7 @@ func (st *stage) checkSnapshot(s *raftpb.Snapshot) error {
 		return st.invalid("snapshot at %d has term %d, the entry has %d", index, term, have)
 	}
 	if st.snapshot != nil {
-		if old, _ := snapshotID(st.snapshot); index < old {
+		if old := snapshotIndex(st.snapshot); index < old {
 			return st.invalid("snapshot at %d replaces one at %d", index, old)
 		}
 	}
@@ -229,7 +229,7 @@ func (st *stage) checkSnapshot(s *raftpb.Snapshot) error {
 func (st *stage) compact(u *Update) error {
 	limit := u.Snapshot.GetMetadata().GetIndex()
 	if u.Snapshot == nil && st.snapshot != nil {
-		limit, _ = snapshotID(st.snapshot)
+		limit = snapshotIndex(st.snapshot)
 	}
 	if u.CompactTo > limit || u.CompactTo > st.last {
 		return st.invalid("compact to %d, with the snapshot at %d and the last entry %d",

@@ -77,7 +77,7 @@ func snapshotAt(index, term uint64) *raftpb.Snapshot {
 	return &raftpb.Snapshot{
 		Data: fmt.Appendf(nil, "manifest %d.%d", term, index),
 		Metadata: &raftpb.SnapshotMetadata{
-			Index: &index, Term: &term, ConfState: &raftpb.ConfState{Voters: []uint64{1, 2, 3}},
+			Index: &index, Term: &term, ConfState: raftpb.EnsureConfState(&raftpb.ConfState{Voters: []uint64{1, 2, 3}}),
 		},
 	}
 }

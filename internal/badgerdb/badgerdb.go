@@ -171,7 +171,7 @@ func (o Options) badger() badger.Options {
 	b.BaseLevelSize = max(2*o.MemTableSize, 8<<20)
 	// Values stay out of the value log: an error of its sync is only logged.
 	b.ValueThreshold = min(1<<20, maxTxn)
-	b.ValueLogFileSize = 16 << 20
+	b.ValueLogFileSize = min(max(o.MemTableSize/2, 1<<20), 16<<20)
 	if o.Profile == Log {
 		b.NumLevelZeroTables, b.NumLevelZeroTablesStall = 10, 20
 		b.Compression = options.None
