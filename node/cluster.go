@@ -45,8 +45,9 @@ func (n *Node) countReplicas() (replicas, leaders int) {
 // that it is connected to; the others are shown as not live.
 func (n *Node) Nodes(ctx context.Context) []NodeStatus {
 	peers := make(map[raftyard.NodeID]transport.PeerStatus)
-	for _, p := range n.transport.Peers() {
-		peers[p.Node] = p
+	known := n.transport.Peers()
+	for i := range known {
+		peers[known[i].Node] = known[i]
 	}
 	recs := n.registry.Nodes()
 	out := make([]NodeStatus, len(recs))
@@ -68,10 +69,10 @@ func (n *Node) Nodes(ctx context.Context) []NodeStatus {
 			continue
 		}
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, askPatience)
+			short, cancel := context.WithTimeout(ctx, askPatience)
 			defer cancel()
 			var rep nodeReport
-			if err := n.askJSON(ctx, rec.ID, askNode, nil, &rep); err != nil {
+			if err := n.askJSON(short, rec.ID, askNode, nil, &rep); err != nil {
 				st.LastError = err.Error()
 				return
 			}
@@ -90,9 +91,10 @@ func (st *NodeStatus) fill(rep nodeReport) {
 
 // NodeStatus returns one node of the cluster.
 func (n *Node) NodeStatus(ctx context.Context, id raftyard.NodeID) (NodeStatus, error) {
-	for _, st := range n.Nodes(ctx) {
-		if st.ID == id {
-			return st, nil
+	list := n.Nodes(ctx)
+	for i := range list {
+		if list[i].ID == id {
+			return list[i], nil
 		}
 	}
 	return NodeStatus{}, fmt.Errorf("%w: node %d", ErrNodeNotFound, id)
@@ -143,7 +145,8 @@ func (n *Node) Ready() (bool, []Check) {
 		checks[0].Detail = err.Error()
 	}
 	if !checks[2].OK {
-		checks[2].Detail = "the system group has not answered yet; it needs a majority of its voters"
+		checks[2].Detail = "the system group has not answered yet; " +
+			"it needs a majority of its voters"
 	}
 	ready := !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK })
 	return ready, checks

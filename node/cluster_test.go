@@ -27,13 +27,12 @@ type cluster struct {
 	dir   string
 	peers []Peer
 	nodes map[raftyard.NodeID]*Node
-	tune  func(*Config)
 }
 
-func newCluster(t *testing.T, count int, tune func(*Config)) *cluster {
+func newCluster(t *testing.T, count int) *cluster {
 	t.Helper()
 	c := &cluster{
-		t: t, dir: t.TempDir(), nodes: make(map[raftyard.NodeID]*Node), tune: tune,
+		t: t, dir: t.TempDir(), nodes: make(map[raftyard.NodeID]*Node),
 	}
 	var held []net.Listener
 	for i := range count {
@@ -56,10 +55,8 @@ func (c *cluster) config(id raftyard.NodeID, l net.Listener) Config {
 		ID: id, Dir: filepath.Join(c.dir, id.String()), Cluster: "test",
 		Peers: c.peers, Listener: l, TickInterval: 50 * time.Millisecond,
 		Kinds:  map[string]group.Factory{"list": newList},
-		Logger: slog.New(slog.NewTextHandler(testWriter{c.t}, &slog.HandlerOptions{Level: slog.LevelWarn})),
-	}
-	if c.tune != nil {
-		c.tune(&cfg)
+		Logger: slog.New(slog.NewTextHandler(testWriter{c.t},
+			&slog.HandlerOptions{Level: slog.LevelError})),
 	}
 	return cfg
 }

@@ -57,8 +57,8 @@ func (c *committer) submit(ws ...write) {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		for _, w := range ws {
-			w.finish(ErrClosed)
+		for i := range ws {
+			ws[i].finish(ErrClosed)
 		}
 		return
 	}

@@ -183,7 +183,8 @@ func (c Config) validatePeers() []error {
 		case p.ID == 0:
 			errs = append(errs, fmt.Errorf("node: config: Peers[%d].ID must not be zero", i))
 		case seen[p.ID]:
-			errs = append(errs, fmt.Errorf("node: config: Peers[%d]: node %d is listed twice", i, p.ID))
+			errs = append(errs,
+				fmt.Errorf("node: config: Peers[%d]: node %d is listed twice", i, p.ID))
 		case p.Addr == "":
 			errs = append(errs, fmt.Errorf("node: config: Peers[%d]: node %d has no Addr", i, p.ID))
 		}
@@ -200,7 +201,8 @@ func (c Config) validateGroups() []error {
 	seen := make(map[raftyard.GroupID]bool, len(c.Groups))
 	for i, s := range c.Groups {
 		if seen[s.ID] {
-			errs = append(errs, fmt.Errorf("node: config: Groups[%d]: group %d is listed twice", i, s.ID))
+			errs = append(errs,
+				fmt.Errorf("node: config: Groups[%d]: group %d is listed twice", i, s.ID))
 		}
 		seen[s.ID] = true
 		if err := c.validateSpec(s); err != nil {

@@ -11,5 +11,5 @@ func diskFree(dir string) int64 {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return -1
 	}
-	return int64(st.Bavail) * int64(st.Bsize)
+	return int64(st.Bavail) * int64(st.Bsize) //nolint:unconvert // types differ between systems
 }

@@ -39,10 +39,10 @@ func (n *Node) decideGroup(
 	ctx context.Context, spec Spec,
 ) (rec registry.Group, created bool, err error) {
 	spec = spec.withDefaults()
-	if err := n.cfg.validateSpec(spec); err != nil {
+	if err = n.cfg.validateSpec(spec); err != nil {
 		return rec, false, err
 	}
-	if err := n.registerMembers(ctx, spec.Voters, spec.Learners); err != nil {
+	if err = n.registerMembers(ctx, spec.Voters, spec.Learners); err != nil {
 		return rec, false, err
 	}
 	res, err := n.command(ctx, registry.EncodeCreateGroup(registry.CreateGroup{
@@ -81,8 +81,9 @@ func (n *Node) chooseSeed(spec Spec) raftyard.NodeID {
 // liveNodes are this node and those that it is connected to.
 func (n *Node) liveNodes() map[raftyard.NodeID]bool {
 	live := map[raftyard.NodeID]bool{n.cfg.ID: true}
-	for _, p := range n.transport.Peers() {
-		live[p.Node] = p.Up
+	peers := n.transport.Peers()
+	for i := range peers {
+		live[peers[i].Node] = peers[i].Up
 	}
 	return live
 }
@@ -127,9 +128,9 @@ func (n *Node) descriptorOf(
 		}
 	}
 	err = n.atLeader(ctx, rec.ID, func(to raftyard.NodeID) error {
-		st, err := n.askReplica(ctx, to, rec.ID)
-		if err != nil {
-			return err
+		st, askErr := n.askReplica(ctx, to, rec.ID)
+		if askErr != nil {
+			return askErr
 		}
 		if st.Group.Incarnation != rec.Incarnation.String() {
 			return fmt.Errorf("group %d: %w", rec.ID, ErrNoReplica)
@@ -238,7 +239,7 @@ func (n *Node) wantMembers(
 		return rec, fmt.Errorf("group %d: %w: voters %v, learners %v are being brought in; "+
 			"wait for that or delete the group", g, ErrChangeInProgress, rec.Voters, rec.Learners)
 	}
-	if err := n.registerMembers(ctx, wanted.Voters, wanted.Learners); err != nil {
+	if err = n.registerMembers(ctx, wanted.Voters, wanted.Learners); err != nil {
 		return rec, err
 	}
 	res, err := n.command(ctx, registry.EncodeWantMembers(registry.WantMembers{
@@ -275,9 +276,9 @@ func (n *Node) leaderDescriptor(
 	ctx context.Context, rec registry.Group,
 ) (d group.Descriptor, st RaftStatus, err error) {
 	err = n.atLeader(ctx, rec.ID, func(to raftyard.NodeID) error {
-		var err error
-		if st, err = n.askReplica(ctx, to, rec.ID); err != nil {
-			return err
+		var askErr error
+		if st, askErr = n.askReplica(ctx, to, rec.ID); askErr != nil {
+			return askErr
 		}
 		if st.Role != group.Leader.String() || st.Group.Incarnation != rec.Incarnation.String() {
 			return &NotLeaderError{Group: rec.ID}

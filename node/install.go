@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/google/uuid"
-
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard/group"
@@ -48,15 +47,17 @@ func (n *Node) receiveSnapshot(
 	}
 	st := &stagedSnapshot{name: incomingPrefix + uuid.NewString(), id: manifest.ID}
 	dir := r.machine.env.Dir
-	if _, err := writeFileSync(dir, st.name, copier{body}); err != nil {
+	if _, err = writeFileSync(dir, st.name, copier{body}); err != nil {
 		return err
 	}
 	n.metrics.snapshotsReceived.Add(1)
 	verdict := make(chan error, 1)
 	posted := r.worker.box.control(func() {
-		err := errNotServing
-		r.worker.guard(r, "take a snapshot", func() { err = r.worker.stage(r, st, env.Message) })
-		verdict <- err
+		staged := errNotServing
+		r.worker.guard(r, "take a snapshot", func() {
+			staged = r.worker.stage(r, st, env.Message)
+		})
+		verdict <- staged
 	})
 	if !posted {
 		verdict <- ErrClosed
@@ -75,6 +76,7 @@ func (n *Node) receiveSnapshot(
 // copier makes an io.Reader an io.WriterTo.
 type copier struct{ io.Reader }
 
+// WriteTo copies until the reader ends.
 func (c copier) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, c.Reader) }
 
 // stage shows raft the snapshot's message. What raft makes of it is in the next
@@ -118,7 +120,8 @@ func (w *worker) install(r *replica) {
 	}
 	if r.staged == nil || r.staged.id != in.Manifest.ID {
 		w.node.stopReplica(r, fmt.Errorf(
-			"%w: raft accepted a snapshot at index %d whose content is not here", ErrFaulty, in.Index))
+			"%w: raft accepted a snapshot at index %d whose content is not here",
+			ErrFaulty, in.Index))
 		return
 	}
 	intent.File = r.staged.name

@@ -328,7 +328,8 @@ func (l *lifecycle) destroyAll(ds map[*replica]group.Descriptor) {
 		if l.node.replica(r.group) != r {
 			continue
 		}
-		r.stopServing(fmt.Errorf("%w: replica %d of group %d is removed", ErrNoReplica, r.id, r.group))
+		r.stopServing(fmt.Errorf("%w: replica %d of group %d is removed",
+			ErrNoReplica, r.id, r.group))
 		last.NextReplica = max(last.NextReplica, r.id+1)
 		ws = append(ws, write{
 			kind: writeDestroy, group: r.group,

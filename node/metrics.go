@@ -84,7 +84,8 @@ func (n *Node) Metrics() Metrics {
 	c := &n.metrics
 	m := Metrics{
 		MessagesRefused: c.messagesRefused.Load(), MessagesDropped: c.messagesDropped.Load(),
-		MessagesStrange: c.messagesStrange.Load(), MessagesUnaddressed: c.messagesUnaddressed.Load(),
+		MessagesStrange:     c.messagesStrange.Load(),
+		MessagesUnaddressed: c.messagesUnaddressed.Load(),
 		ProposalsApplied:    c.proposalsApplied.Load(),
 		ProposalsNotApplied: c.proposalsNotApplied.Load(),
 		ProposalsUnknown:    c.proposalsUnknown.Load(),

@@ -24,6 +24,8 @@ import (
 var clusterNamespace = uuid.MustParse("6f0b6a0e-7c1c-5d1f-9d0e-2f6b5b1c0a77")
 
 // carrier is what the node needs of a transport.
+//
+//nolint:interfacebloat // it is what a node does with its network, in one place
 type carrier interface {
 	Send(batch []transport.Envelope)
 	Connect(to raftyard.NodeID)
@@ -126,10 +128,10 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.foundSystemGroup(); err != nil {
 		return err
 	}
-	if err := n.openTransport(); err != nil {
+	if err := n.openTransport(); err != nil { //nolint:contextcheck // it outlives ctx
 		return err
 	}
-	n.sender = newSnapshotSender(n, n.cfg.SnapshotSends)
+	n.sender = newSnapshotSender(n, n.cfg.SnapshotSends) //nolint:contextcheck // it outlives ctx
 	if err := n.openReplicas(ctx); err != nil {
 		return err
 	}
@@ -151,7 +153,8 @@ func (n *Node) checkLimits() error {
 	have := n.store.Limits()
 	n.chunk = min(have.MaxUpdateBytes, have.MaxBatchBytes/2) * 3 / 4
 	if maxEntry > have.MaxEntryBytes {
-		return fmt.Errorf("node: config: Limits.MaxEntryBytes is %d, the log store takes %d at most",
+		return fmt.Errorf(
+			"node: config: Limits.MaxEntryBytes is %d, the log store takes %d at most",
 			maxEntry, have.MaxEntryBytes)
 	}
 	return nil

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestProposeAndReadFromAnyNode(t *testing.T) {
-	c := newCluster(t, 4, nil)
+	c := newCluster(t, 4)
 	c.create(7, 1, 2, 3)
 	c.add(1, 7, "a")
 	c.add(2, 7, "b")
@@ -30,7 +30,7 @@ func TestProposeAndReadFromAnyNode(t *testing.T) {
 }
 
 func TestOneNodeCluster(t *testing.T) {
-	c := newCluster(t, 1, nil)
+	c := newCluster(t, 1)
 	c.create(1, 1)
 	c.add(1, 1, "a", "b")
 	c.close(1)
@@ -39,7 +39,7 @@ func TestOneNodeCluster(t *testing.T) {
 }
 
 func TestRestartOfAllNodes(t *testing.T) {
-	c := newCluster(t, 3, nil)
+	c := newCluster(t, 3)
 	for g := range raftyard.GroupID(5) {
 		c.create(g+1, 1, 2, 3)
 		c.add(1, g+1, fmt.Sprint("word of ", g+1))
@@ -58,7 +58,7 @@ func TestRestartOfAllNodes(t *testing.T) {
 }
 
 func TestLeaderLoss(t *testing.T) {
-	c := newCluster(t, 3, nil)
+	c := newCluster(t, 3)
 	c.create(1, 1, 2, 3)
 	c.add(1, 1, "before")
 	lost := c.leader(1)
@@ -70,7 +70,7 @@ func TestLeaderLoss(t *testing.T) {
 }
 
 func TestCreateGroupIsIdempotent(t *testing.T) {
-	c := newCluster(t, 3, nil)
+	c := newCluster(t, 3)
 	spec := Spec{ID: 5, Kind: "list", Voters: []raftyard.NodeID{3, 1, 2}}
 	for i, want := range []bool{true, false, false} {
 		n := c.nodes[raftyard.NodeID(i+1)]
@@ -96,7 +96,7 @@ func TestCreateGroupIsIdempotent(t *testing.T) {
 }
 
 func TestDeleteAndCreateAgain(t *testing.T) {
-	c := newCluster(t, 3, nil)
+	c := newCluster(t, 3)
 	c.create(1, 1, 2, 3)
 	c.add(2, 1, "old")
 	for range 2 { // repeats are a success
@@ -122,7 +122,7 @@ func TestDeleteAndCreateAgain(t *testing.T) {
 }
 
 func TestDeleteReachesNodesThatWereDown(t *testing.T) {
-	c := newCluster(t, 3, nil)
+	c := newCluster(t, 3)
 	c.create(1, 1, 2, 3)
 	c.add(1, 1, "x")
 	c.close(3)
@@ -134,7 +134,7 @@ func TestDeleteReachesNodesThatWereDown(t *testing.T) {
 }
 
 func TestMoveGroup(t *testing.T) {
-	c := newCluster(t, 4, nil)
+	c := newCluster(t, 4)
 	c.create(1, 1, 2, 3)
 	c.add(1, 1, "a")
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
@@ -169,7 +169,7 @@ func TestMoveGroup(t *testing.T) {
 }
 
 func TestTransferLeader(t *testing.T) {
-	c := newCluster(t, 4, nil)
+	c := newCluster(t, 4)
 	c.create(1, 1, 2, 3)
 	for _, to := range []raftyard.NodeID{1, 2, 3, 3, 1} {
 		if err := c.nodes[4].TransferLeader(t.Context(), 1, to); err != nil {
@@ -190,7 +190,7 @@ func TestTransferLeader(t *testing.T) {
 }
 
 func TestSnapshotAndCatchUp(t *testing.T) {
-	c := newCluster(t, 3, nil)
+	c := newCluster(t, 3)
 	c.createSpec(Spec{
 		ID: 1, Kind: "list", Voters: []raftyard.NodeID{1, 2, 3},
 		SnapshotEntries: 50, TrailingEntries: 10,
@@ -231,7 +231,7 @@ func TestSnapshotAndCatchUp(t *testing.T) {
 }
 
 func TestTakeSnapshot(t *testing.T) {
-	c := newCluster(t, 3, nil)
+	c := newCluster(t, 3)
 	c.create(1, 1, 2)
 	c.add(1, 1, "a", "b")
 	for id := range raftyard.NodeID(3) {
@@ -243,14 +243,14 @@ func TestTakeSnapshot(t *testing.T) {
 }
 
 func TestBrokenStateMachineStopsItsReplicaOnly(t *testing.T) {
-	c := newCluster(t, 1, nil)
+	c := newCluster(t, 1)
 	c.create(1, 1)
 	c.create(2, 1)
 	_, err := c.nodes[1].Propose(t.Context(), 1, []byte("panic now"))
 	if !errors.Is(err, ErrUnknownOutcome) || NotApplied(err) {
-		t.Errorf("Propose of a command that breaks the state machine = %v, want ErrUnknownOutcome", err)
+		t.Errorf("Propose of what breaks the state machine = %v, want ErrUnknownOutcome", err)
 	}
-	if _, err := c.nodes[1].Propose(t.Context(), 1, []byte("x")); !errors.Is(err, ErrFaulty) {
+	if _, err = c.nodes[1].Propose(t.Context(), 1, []byte("x")); !errors.Is(err, ErrFaulty) {
 		t.Errorf("Propose to a stopped replica = %v, want ErrFaulty", err)
 	}
 	c.add(1, 2, "fine")
@@ -262,7 +262,7 @@ func TestBrokenStateMachineStopsItsReplicaOnly(t *testing.T) {
 }
 
 func TestOutcomesWithoutQuorum(t *testing.T) {
-	c := newCluster(t, 3, nil)
+	c := newCluster(t, 3)
 	c.create(1, 1, 2, 3)
 	c.add(1, 1, "a")
 	leader := c.leader(1)
@@ -288,7 +288,7 @@ func TestOutcomesWithoutQuorum(t *testing.T) {
 }
 
 func TestWatchTellsThePresentStateFirst(t *testing.T) {
-	c := newCluster(t, 1, nil)
+	c := newCluster(t, 1)
 	c.create(1, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

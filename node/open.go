@@ -24,8 +24,9 @@ const systemKind = "system"
 func (n *Node) foundSystemGroup() error {
 	if st, ok := n.store.Replica(raftyard.SystemGroup); ok {
 		if want := n.systemIncarnation(); st.Incarnation != want {
-			return fmt.Errorf("node: %w: the data directory was founded with another list of nodes; "+
-				"give the node its original list, and join further nodes through the API", ErrInvalid)
+			return fmt.Errorf("node: %w: the data directory was founded with another list of "+
+				"nodes; give the node its original list, and join further nodes through the API",
+				ErrInvalid)
 		}
 		return nil
 	}
@@ -110,7 +111,8 @@ func (n *Node) openReplicas(ctx context.Context) error {
 	n.tallied = true
 	n.mu.Unlock()
 	if r := n.replica(raftyard.SystemGroup); r == nil || !r.serving() {
-		return fmt.Errorf("node: the replica of the system group cannot be opened: %w", r.goneReason())
+		return fmt.Errorf("node: the replica of the system group cannot be opened: %w",
+			r.goneReason())
 	}
 	return nil
 }
@@ -192,11 +194,11 @@ func (n *Node) load(r *replica, st storage.Replica) error {
 	if r.log = n.store.Log(r.group); r.log == nil {
 		return fmt.Errorf("group %d: %w: no log", r.group, ErrFaulty)
 	}
-	if err := n.finishInstall(r); err != nil {
+	if err = n.finishInstall(r); err != nil {
 		return err
 	}
 	n.sweepFiles(r.machine.env.Dir, r.meta)
-	if err := r.loadMachine(); err != nil {
+	if err = r.loadMachine(); err != nil {
 		return err
 	}
 	r.raft, err = group.New(group.Config{

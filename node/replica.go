@@ -22,7 +22,7 @@ import (
 //	           first message, or seed
 //	(nothing) ────────────────────────▶ live ──── proof of removal ───▶ removed ──▶ (tombstone)
 //	                                     │
-//	                                     └── damage, panic, error ───▶ stopped (stays on disk, shown)
+//	                                     └── damage, panic, error ───▶ stopped (on disk, shown)
 type replica struct {
 	group       raftyard.GroupID
 	incarnation raftyard.Incarnation
@@ -69,7 +69,6 @@ type owned struct {
 	snap     snapshotting
 	steering steering
 	leader   group.LeaderChange
-	active   bool // has had work since the last tick round
 }
 
 // waitingRead is a confirmed read that waits for the state machine.

@@ -162,10 +162,10 @@ func (n *Node) collectReports(
 			continue
 		}
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, askPatience)
+			short, cancel := context.WithTimeout(ctx, askPatience)
 			defer cancel()
 			var reps []replicaReport
-			if err := n.askJSON(ctx, id, askGroups, body, &reps); err != nil {
+			if err := n.askJSON(short, id, askGroups, body, &reps); err != nil {
 				return // what that node knows is missing, and so a problem may be shown
 			}
 			mu.Lock()
@@ -234,7 +234,8 @@ func (n *Node) Group(ctx context.Context, g raftyard.GroupID) (GroupStatus, erro
 	}
 	sum := n.summarize(&rec, n.collectReports(ctx, []registry.Group{rec})[g])
 	st := GroupStatus{
-		GroupSummary: sum, SnapshotEntries: rec.SnapshotEntries, TrailingEntries: rec.TrailingEntries,
+		GroupSummary:    sum,
+		SnapshotEntries: rec.SnapshotEntries, TrailingEntries: rec.TrailingEntries,
 	}
 	nodes := slices.Concat(rec.Voters, rec.Learners)
 	for _, m := range sum.Members {
@@ -247,12 +248,12 @@ func (n *Node) Group(ctx context.Context, g raftyard.GroupID) (GroupStatus, erro
 	var wg sync.WaitGroup
 	for i, id := range nodes {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, askPatience)
+			short, cancel := context.WithTimeout(ctx, askPatience)
 			defer cancel()
-			rs, err := n.askReplica(ctx, id, g)
-			rs.ReplicaStatus.Node = id
+			rs, err := n.askReplica(short, id, g)
+			rs.Node = id
 			if err != nil {
-				rs.ReplicaStatus.Error, rs.Role = err.Error(), "none"
+				rs.Error, rs.Role = err.Error(), "none"
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -270,8 +271,8 @@ func (n *Node) Group(ctx context.Context, g raftyard.GroupID) (GroupStatus, erro
 
 func (st *GroupStatus) fillLag() {
 	var commit uint64
-	for _, r := range st.Replicas {
-		commit = max(commit, r.Commit)
+	for i := range st.Replicas {
+		commit = max(commit, st.Replicas[i].Commit)
 	}
 	for i := range st.Replicas {
 		if r := &st.Replicas[i]; r.Error == "" && r.Applied < commit {
@@ -375,8 +376,8 @@ func (n *Node) Hash(ctx context.Context, g raftyard.GroupID, index uint64) (Hash
 	}
 	for r.applied.Load() < index {
 		if !pause(ctx, pollEvery) {
-			return HashInfo{}, fmt.Errorf("group %d: index %d is not applied within the deadline: %w",
-				g, index, ctx.Err())
+			return HashInfo{}, fmt.Errorf(
+				"group %d: index %d is not applied within the deadline: %w", g, index, ctx.Err())
 		}
 	}
 	type hashed struct {

@@ -174,7 +174,9 @@ func (e *unreachableError) Error() string { return fmt.Sprintf("node %d: %v", e.
 func (e *unreachableError) Unwrap() error { return e.err }
 
 // ask sends a request to another node and returns its answer.
-func (n *Node) ask(ctx context.Context, to raftyard.NodeID, kind uint8, body []byte) ([]byte, error) {
+func (n *Node) ask(
+	ctx context.Context, to raftyard.NodeID, kind uint8, body []byte,
+) ([]byte, error) {
 	answer, err := n.transport.Request(ctx, to, kind, body)
 	if err != nil {
 		return nil, decodeError(to, err)

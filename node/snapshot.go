@@ -101,7 +101,7 @@ func (w *worker) takeSnapshot(r *replica) {
 			if !r.serving() {
 				return
 			}
-			w.node.mark(r, m, report)
+			w.node.mark(m, report)
 		},
 		drop: func(reason error) { report(snapshotResult{err: reason}) },
 	})
@@ -109,7 +109,7 @@ func (w *worker) takeSnapshot(r *replica) {
 
 // mark finds out what the state machine has, and has what is not durable
 // written to a file on another goroutine.
-func (n *Node) mark(r *replica, m *machine, report func(snapshotResult)) {
+func (n *Node) mark(m *machine, report func(snapshotResult)) {
 	res := snapshotResult{at: m.position}
 	res.floor = floor{Index: res.at.applied, Term: res.at.term}
 	machineIndex, durable, err := m.machineApplied()
@@ -218,7 +218,7 @@ const (
 // writeFileSync writes src to a new file that is durable, with its name, when it
 // returns without an error.
 func writeFileSync(dir, name string, src io.WriterTo) (n int64, err error) {
-	if err := os.MkdirAll(dir, 0o750); err != nil {
+	if err = os.MkdirAll(dir, 0o750); err != nil {
 		return 0, fmt.Errorf("snapshot directory: %w", err)
 	}
 	path := filepath.Join(dir, name)

@@ -63,9 +63,10 @@ type GroupSummary struct {
 
 // ReplicaStatus is one replica as its own node sees it.
 type ReplicaStatus struct {
-	Node     raftyard.NodeID    `json:"node"`
-	Replica  raftyard.ReplicaID `json:"replica"`
-	Role     string             `json:"role"` // leader, follower, candidate, pre_candidate, learner, none
+	Node    raftyard.NodeID    `json:"node"`
+	Replica raftyard.ReplicaID `json:"replica"`
+	// Role is leader, follower, candidate, pre_candidate, learner or none.
+	Role     string             `json:"role"`
 	Term     uint64             `json:"term"`
 	Vote     raftyard.ReplicaID `json:"vote"`
 	Leader   raftyard.ReplicaID `json:"leader"`

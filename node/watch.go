@@ -73,7 +73,8 @@ func (n *Node) tellChanges(
 		rep := r.report()
 		ev := Event{
 			Kind: EventReplica, Group: r.group, Replica: r.id, Leader: rep.Leader,
-			Leads: rep.Leads, Term: rep.Term, Epoch: rep.Epoch, Members: rep.Members, Fault: rep.Fault,
+			Leads: rep.Leads, Term: rep.Term, Epoch: rep.Epoch, Members: rep.Members,
+			Fault: rep.Fault,
 		}
 		if old, ok := seen[r.group]; ok && old.same(ev) {
 			continue

@@ -78,7 +78,7 @@ func (w *worker) process(m *mail) {
 // submits everything at once. Messages first: a leader's appends travel while
 // its own disk works.
 func (w *worker) collect() {
-	for i := 0; i < len(w.dirty); i++ {
+	for i := 0; i < len(w.dirty); i++ { //nolint:intrange // it grows meanwhile
 		r := w.dirty[i]
 		r.dirty = false
 		w.guard(r, "take a step", func() { w.drain(r) })
@@ -301,7 +301,8 @@ func (r *replica) saveWrites(ws []write, s *group.Save, chunk int64) []write {
 		ws = append(ws, write{group: r.group, done: func(error) {}, update: storage.Update{
 			Entries: entries[:n],
 			HardState: &raftpb.HardState{
-				Term: new(hs.GetTerm()), Vote: new(hs.GetVote()), Commit: new(min(hs.GetCommit(), last)),
+				Term: new(hs.GetTerm()), Vote: new(hs.GetVote()),
+				Commit: new(min(hs.GetCommit(), last)),
 			},
 		}})
 		entries = entries[n:]

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -372,7 +373,7 @@ func (c *call) panicked(reason any) {
 }
 
 func (c *call) release() {
-	for i := len(c.cleanup) - 1; i >= 0; i-- {
-		c.cleanup[i]()
+	for _, undo := range slices.Backward(c.cleanup) {
+		undo()
 	}
 }

@@ -23,12 +23,14 @@ func DB(p Proposer) kv.DB { return db{p} }
 
 type db struct{ proposer Proposer }
 
+// Propose has a command applied.
 func (d db) Propose(
 	ctx context.Context, id raftyard.GroupID, cmd []byte,
 ) (group.Result, error) {
 	return d.proposer.Propose(ctx, id, cmd)
 }
 
+// Query asks a state machine.
 func (d db) Query(
 	ctx context.Context, id raftyard.GroupID, stale bool, query []byte,
 ) ([]byte, error) {

@@ -63,8 +63,8 @@ func (c *call) groupFilter() (node.GroupFilter, error) {
 		return f, err
 	}
 	if ok && cursor != "" {
-		after, err := strconv.ParseUint(cursor, 10, 64)
-		if err != nil {
+		after, badCursor := strconv.ParseUint(cursor, 10, 64)
+		if badCursor != nil {
 			return f, newProblem(client.CodeInvalid,
 				"cursor is %q, want the next_cursor of the page before", cursor)
 		}
@@ -104,13 +104,15 @@ func (h *Handler) createGroup(c *call) error {
 		return err
 	}
 	var doc client.Spec
-	if err := c.json(&doc, maxJSONBytes); err != nil {
+	err = c.json(&doc, maxJSONBytes)
+	if err != nil {
 		return err
 	}
 	if doc.Kind == "" {
-		return newProblem(client.CodeInvalid, "kind is missing, want the kind of state machine, such as kv")
+		return newProblem(client.CodeInvalid, "kind is missing, want one such as kv")
 	}
-	if err := checkMembers(doc.Voters, doc.Learners); err != nil {
+	err = checkMembers(doc.Voters, doc.Learners)
+	if err != nil {
 		return err
 	}
 	spec := node.Spec{
@@ -184,10 +186,12 @@ func (h *Handler) setMembers(c *call) error {
 		return err
 	}
 	var doc client.Members
-	if err := c.json(&doc, maxJSONBytes); err != nil {
+	err = c.json(&doc, maxJSONBytes)
+	if err != nil {
 		return err
 	}
-	if err := checkMembers(doc.Voters, doc.Learners); err != nil {
+	err = checkMembers(doc.Voters, doc.Learners)
+	if err != nil {
 		return err
 	}
 	if wait > 0 {
@@ -206,11 +210,12 @@ func (h *Handler) transferLeader(c *call) error {
 		return err
 	}
 	var doc client.Transfer
-	if err := c.json(&doc, maxJSONBytes); err != nil {
+	err = c.json(&doc, maxJSONBytes)
+	if err != nil {
 		return err
 	}
 	if doc.To == 0 {
-		return newProblem(client.CodeInvalid, "to is missing, want the id of a node that is a voter")
+		return newProblem(client.CodeInvalid, "to is missing, want the id of a voter's node")
 	}
 	if err := h.cfg.Node.TransferLeader(c.r.Context(), id, doc.To); err != nil {
 		return err

@@ -97,7 +97,7 @@ func New(cfg Config) (*Handler, error) {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{handler: h, w: &recorder{ResponseWriter: w}, r: r, started: time.Now()}
 	h.metrics.inFlight.Inc()
-	defer func() {
+	defer func() { //nolint:contextcheck // the call holds it
 		if reason := recover(); reason != nil {
 			c.panicked(reason)
 		}
@@ -108,8 +108,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler) // the server's way to cut a half-sent answer off
 		}
 	}()
-	if err := h.serve(c); err != nil {
-		c.fail(err)
+	if err := h.serve(c); err != nil { //nolint:contextcheck // the call holds it
+		c.fail(err) //nolint:contextcheck // the call holds it
 	}
 }
 
@@ -221,9 +221,14 @@ func missed(c *call, handler http.Handler) error {
 // A headerProbe takes an answer for its headers alone.
 type headerProbe http.Header
 
-func (p headerProbe) Header() http.Header         { return http.Header(p) }
+// Header returns the headers.
+func (p headerProbe) Header() http.Header { return http.Header(p) }
+
+// Write drops b.
 func (p headerProbe) Write(b []byte) (int, error) { return len(b), nil }
-func (p headerProbe) WriteHeader(int)             {}
+
+// WriteHeader drops the status.
+func (p headerProbe) WriteHeader(int) {}
 
 func wrongMethod(c *call, allow string) error {
 	c.w.Header().Set("Allow", allow)

@@ -195,7 +195,8 @@ func (c *call) condition() (kv.Cond, error) {
 	}
 	switch {
 	case match != "" && noneMatch != "":
-		return kv.Cond{}, newProblem(client.CodeInvalid, "If-Match and If-None-Match do not go together")
+		return kv.Cond{}, newProblem(client.CodeInvalid,
+			"If-Match and If-None-Match do not go together")
 	case noneMatch == "*":
 		return kv.Cond{Absent: true}, nil
 	case noneMatch != "":

@@ -40,6 +40,7 @@ func (h *Handler) routes() {
 	vital("/readyz", h.readyz)
 	vital("/metrics", h.metrics.serve)
 	if !h.cfg.DisableProfiles {
+		vital("/debug/pprof", h.profileIndex)
 		vital("/debug/pprof/{$}", h.profileIndex)
 		vital("/debug/pprof/{name}", h.profile)
 	}

@@ -18,7 +18,8 @@ func (h *Handler) txn(c *call) error {
 		return err
 	}
 	var doc client.Txn
-	if err := c.json(&doc, maxTxnJSON); err != nil {
+	err = c.json(&doc, maxTxnJSON)
+	if err != nil {
 		return err
 	}
 	txn, err := readTxn(doc)
@@ -102,7 +103,8 @@ func bytesOf(text *string, encoded *[]byte, at, name string) ([]byte, error) {
 	case text == nil && encoded != nil:
 		return *encoded, nil
 	default:
-		return nil, newProblem(client.CodeInvalid, "%s: want either %s or %s_base64", at, name, name)
+		return nil, newProblem(client.CodeInvalid,
+			"%s: want either %s or %s_base64", at, name, name)
 	}
 }
 
@@ -210,7 +212,8 @@ func readOp(doc *client.Op, at string) (kv.Op, error) {
 	case client.OpGet:
 		op.Kind = kv.OpGet
 	default:
-		return op, newProblem(client.CodeInvalid, "%s: op is %q, want put, delete or get", at, doc.Op)
+		return op, newProblem(client.CodeInvalid,
+			"%s: op is %q, want put, delete or get", at, doc.Op)
 	}
 	if hasValue {
 		return op, newProblem(client.CodeInvalid, "%s: only put has a value", at)
