@@ -238,7 +238,8 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			name: "leave although nobody can follow", d: testDescriptor(Outgoing, Incoming),
-			self: 1, want: Want{Voters: nodes(2)}, behind: replicas(2), step: StepLeave, next: "2@2 voter",
+			self: 1, want: Want{Voters: nodes(2)}, behind: replicas(2),
+			step: StepLeave, next: "2@2 voter",
 		},
 		{
 			name: "demote the leader", d: testDescriptor(Voter, Voter), self: 1,

@@ -60,7 +60,9 @@ type StateMachine interface {
 	Snapshot() (Snapshot, error)
 
 	// Restore replaces the whole state by what r holds, which is what some
-	// replica's Snapshot has written, or returns an error and changes nothing.
+	// replica's Snapshot has written, or returns an error and changes nothing. It
+	// must read r to its end: only io.EOF there says that the whole snapshot has
+	// arrived undamaged.
 	Restore(r io.Reader) error
 
 	// Close releases what the state machine holds. It does not delete the state.
