@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"fmt"
 	"log/slog"
 	"sync"
 
@@ -122,15 +121,9 @@ func (c *cleaner) drop(g generation) error {
 	return c.committer.commit(set)
 }
 
-// step returns the next keys of g to delete. Badger panics on some kinds of
-// damage; here that would end the process for data that nobody wants any more.
+// step returns the next keys of g to delete.
 func (c *cleaner) step(g generation, start []byte) (keys [][]byte, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			keys, err = nil, fmt.Errorf("%w: badger: %v", ErrDamaged, p)
-		}
-	}()
-	err = c.db.View(func(txn *badger.Txn) error {
+	err = view(c.db, func(txn *badger.Txn) error {
 		it := txn.NewIterator(badger.IteratorOptions{Prefix: itemKeyPrefix(g)})
 		defer it.Close()
 		bytes := 0

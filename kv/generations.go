@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/dgraph-io/badger/v4"
+
+	"github.com/raftyard/raftyard/internal/badgerdb"
 )
 
 // reserveGenerations is how many numbers are reserved at a time. A restart skips
@@ -109,6 +111,17 @@ func checkGeneration(txn *badger.Txn, r Replica, s machineState) error {
 		}
 	}
 	return nil
+}
+
+// view runs fn at the newest commit. Badger panics on some kinds of damage; of a
+// read that is an error, since its goroutine may be anybody's.
+func view(db *badgerdb.DB, fn func(*badger.Txn) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: panic: %v", ErrDamaged, p)
+		}
+	}()
+	return db.View(fn)
 }
 
 // get returns a copy of the value of key, or nil when there is none.

@@ -32,8 +32,9 @@ type Machine struct {
 	state  machineState // durable
 	closed bool
 
-	gone atomic.Bool  // the same as closed, for readers
-	size atomic.Int64 // of state.content
+	// The same as state and closed, for readers, who never wait.
+	published atomic.Pointer[machineState]
+	gone      atomic.Bool
 }
 
 func newMachine(s *Store, r Replica, state machineState) *Machine {
@@ -44,7 +45,7 @@ func newMachine(s *Store, r Replica, state machineState) *Machine {
 
 func (m *Machine) setStateLocked(s machineState) {
 	m.state = s
-	m.size.Store(int64(s.content.bytes))
+	m.published.Store(&s)
 }
 
 // begin lets a change begin: it takes the lock and enters the store. Unless it
@@ -159,34 +160,27 @@ func (m *Machine) run(p *pending, batch []group.Command) ([]group.Result, error)
 
 // Applied returns the newest index of which all commands are durably applied.
 func (m *Machine) Applied() (uint64, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
+	if m.gone.Load() {
 		return 0, m.wrap("applied", ErrClosed)
 	}
-	return m.state.position.applied(), nil
+	return m.published.Load().position.applied(), nil
 }
 
 // Revision returns the group's revision.
-func (m *Machine) Revision() uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.state.revision
-}
+func (m *Machine) Revision() uint64 { return m.published.Load().revision }
 
 // Hash returns the content hash. It reads nothing from disk; see [Machine.Verify]
 // for that.
 func (m *Machine) Hash() ([]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
+	if m.gone.Load() {
 		return nil, m.wrap("hash", ErrClosed)
 	}
-	return m.state.content.hash(m.state.revision), nil
+	s := m.published.Load()
+	return s.content.hash(s.revision), nil
 }
 
 // Size returns the number of bytes of all keys and values.
-func (m *Machine) Size() int64 { return m.size.Load() }
+func (m *Machine) Size() int64 { return int64(m.published.Load().content.bytes) }
 
 // Verify reads all items of one consistent view, checks every record, and
 // compares count, bytes and content hash with those that are kept beside them.

@@ -11,7 +11,5 @@ func TestMain(m *testing.M) {
 	if os.Getenv(crashChildEnv) != "" {
 		os.Exit(crashChild())
 	}
-	goleak.VerifyTestMain(m,
-		// Badger starts it through a dependency when the package is loaded.
-		goleak.IgnoreTopFunction("github.com/golang/glog.(*fileSink).flushDaemon"))
+	goleak.VerifyTestMain(m)
 }

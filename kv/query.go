@@ -60,10 +60,11 @@ type ListItem struct {
 const maxStartBytes = MaxKeyBytes + 1
 
 func (q ListRequest) check() error {
-	for _, k := range [][]byte{q.Prefix, q.Start} {
-		if len(k) > maxStartBytes {
-			return &LimitError{Reason: ErrKeyTooLarge, Limit: MaxKeyBytes, Actual: uint64(len(k))}
-		}
+	if n := len(q.Prefix); n > MaxKeyBytes {
+		return &LimitError{Reason: ErrKeyTooLarge, Limit: MaxKeyBytes, Actual: uint64(n)}
+	}
+	if n := len(q.Start); n > maxStartBytes {
+		return &LimitError{Reason: ErrKeyTooLarge, Limit: maxStartBytes, Actual: uint64(n)}
 	}
 	if q.Limit < 0 || q.Limit > MaxListItems {
 		return fmt.Errorf("%w: list limit %d, want 0 to %d", ErrInvalid, q.Limit, MaxListItems)
@@ -192,7 +193,7 @@ func (m *Machine) read(fn func(*badger.Txn, machineState) error) error {
 	if err := m.store.Err(); err != nil {
 		return err
 	}
-	return m.store.db.View(func(txn *badger.Txn) error {
+	return view(m.store.db, func(txn *badger.Txn) error {
 		state, err := loadMachine(txn, m.replica)
 		if err != nil {
 			return err

@@ -150,7 +150,7 @@ func (s *Store) start() error {
 	}
 	var reserved generation
 	var left []generation
-	err := s.db.View(func(txn *badger.Txn) (err error) {
+	err := view(s.db, func(txn *badger.Txn) (err error) {
 		reserved, left, err = scanGenerations(txn)
 		return err
 	})
@@ -186,11 +186,14 @@ func (s *Store) Open(r Replica) (*Machine, error) {
 		return nil, err
 	}
 	defer s.gate.leave()
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
 	if !s.register(r) {
 		return nil, fmt.Errorf("%w: %v", ErrOpen, r)
 	}
 	var state machineState
-	err := s.db.View(func(txn *badger.Txn) (err error) {
+	err := view(s.db, func(txn *badger.Txn) (err error) {
 		state, err = loadMachine(txn, r)
 		if err != nil {
 			return err
@@ -212,7 +215,7 @@ func (s *Store) Replicas() ([]Replica, error) {
 	}
 	defer s.gate.leave()
 	var found []Replica
-	err := s.db.View(func(txn *badger.Txn) error {
+	err := view(s.db, func(txn *badger.Txn) error {
 		return eachKey(txn, []byte{machinePrefix}, func(item *badger.Item) error {
 			r, ok := parseMachineKey(item.Key())
 			if !ok {
