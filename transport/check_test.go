@@ -59,7 +59,10 @@ func TestCheckRefuses(t *testing.T) {
 			"to the append thread", app,
 			func(e *Envelope) { setReplicas(e, 11, math.MaxUint64) }, DropReplica,
 		},
-		{"other from inside", app, func(e *Envelope) { e.Message.From = new(uint64(13)) }, DropMismatch},
+		{
+			"other from inside", app,
+			func(e *Envelope) { e.Message.From = new(uint64(13)) }, DropMismatch,
+		},
 		{"no to inside", app, func(e *Envelope) { e.Message.To = nil }, DropMismatch},
 		{"empty", app, func(e *Envelope) { e.Message = nil }, DropContent},
 		{"both", app, func(e *Envelope) { e.Notice = &Notice{Kind: NoticeRemoved} }, DropContent},
@@ -82,26 +85,63 @@ func TestCheckRefuses(t *testing.T) {
 			func(e *Envelope) { e.Message.Responses = []*raftpb.Message{{}} }, DropType,
 		},
 		{"no term", app, func(e *Envelope) { e.Message.Term = nil }, DropTerm},
-		{"term of a read", raftpb.MsgReadIndex, func(e *Envelope) { e.Message.Term = new(uint64(1)) }, DropTerm},
+		{
+			"term of a read", raftpb.MsgReadIndex,
+			func(e *Envelope) { e.Message.Term = new(uint64(1)) }, DropTerm,
+		},
 		{
 			"heartbeat answer with 3 bytes of context", raftpb.MsgHeartbeatResp,
 			func(e *Envelope) { e.Message.Context = make([]byte, 3) }, DropContext,
 		},
-		{"9 bytes of context", beat, func(e *Envelope) { e.Message.Context = make([]byte, 9) }, DropContext},
-		{"65 bytes of context", vote, func(e *Envelope) { e.Message.Context = make([]byte, 65) }, DropContext},
+		{
+			"9 bytes of context", beat,
+			func(e *Envelope) { e.Message.Context = make([]byte, 9) }, DropContext,
+		},
+		{
+			"65 bytes of context", vote,
+			func(e *Envelope) { e.Message.Context = make([]byte, 65) }, DropContext,
+		},
 		{
 			"read with 65 bytes of context", raftpb.MsgReadIndex,
 			func(e *Envelope) { e.Message.Entries[0].Data = make([]byte, 65) }, DropContext,
 		},
-		{"read without entry", raftpb.MsgReadIndex, func(e *Envelope) { e.Message.Entries = nil }, DropContent},
-		{"vote with entries", vote, func(e *Envelope) { e.Message.Entries = []*raftpb.Entry{{}} }, DropContent},
-		{"nil entry", app, func(e *Envelope) { e.Message.Entries = []*raftpb.Entry{nil} }, DropType},
-		{"gap", app, func(e *Envelope) { e.Message.Entries[0].Index = new(uint64(9)) }, DropContent},
-		{"falling term", app, func(e *Envelope) { e.Message.Entries[0].Term = new(uint64(3)) }, DropContent},
-		{"term from the future", app, func(e *Envelope) { e.Message.Entries[0].Term = new(uint64(6)) }, DropContent},
-		{"unknown entry type", app, func(e *Envelope) { e.Message.Entries[0].Type = raftpb.EntryType(3).Enum() }, DropContent},
-		{"append with snapshot", app, func(e *Envelope) { e.Message.Snapshot = &raftpb.Snapshot{} }, DropContent},
-		{"snapshot without one", raftpb.MsgSnap, func(e *Envelope) { e.Message.Snapshot = nil }, DropContent},
+		{
+			"read without entry", raftpb.MsgReadIndex,
+			func(e *Envelope) { e.Message.Entries = nil }, DropContent,
+		},
+		{
+			"vote with entries", vote,
+			func(e *Envelope) { e.Message.Entries = []*raftpb.Entry{{}} }, DropContent,
+		},
+		{
+			"nil entry", app,
+			func(e *Envelope) { e.Message.Entries = []*raftpb.Entry{nil} }, DropType,
+		},
+		{
+			"gap", app,
+			func(e *Envelope) { e.Message.Entries[0].Index = new(uint64(9)) }, DropContent,
+		},
+		{
+			"falling term", app,
+			func(e *Envelope) { e.Message.Entries[0].Term = new(uint64(3)) }, DropContent,
+		},
+		{
+			"term from the future", app,
+			func(e *Envelope) { e.Message.Entries[0].Term = new(uint64(6)) }, DropContent,
+		},
+		{
+			"unknown entry type", app,
+			func(e *Envelope) { e.Message.Entries[0].Type = raftpb.EntryType(3).Enum() },
+			DropContent,
+		},
+		{
+			"append with snapshot", app,
+			func(e *Envelope) { e.Message.Snapshot = &raftpb.Snapshot{} }, DropContent,
+		},
+		{
+			"snapshot without one", raftpb.MsgSnap,
+			func(e *Envelope) { e.Message.Snapshot = nil }, DropContent,
+		},
 		{
 			"snapshot at 0", raftpb.MsgSnap,
 			func(e *Envelope) { e.Message.Snapshot.Metadata.Index = new(uint64(0)) }, DropContent,

@@ -15,8 +15,12 @@ import (
 //
 //	0  4  length of the body, big endian
 //	4  1  type
-//	5  3  zero
+//	5  1  zero
+//	6  2  low half of the CRC32C of bytes 0 to 5
 //	8  4  CRC32C of bytes 0 to 7 and the body
+//
+// The header has a check of its own, because a damaged length would otherwise
+// have us wait for bytes that nobody has sent.
 const frameHeader = 12
 
 type frameType uint8
@@ -59,8 +63,13 @@ func beginFrame(b []byte, t frameType) []byte {
 func endFrame(b []byte, start int) []byte {
 	head, body := b[start:start+frameHeader], b[start+frameHeader:]
 	binary.BigEndian.PutUint32(head[0:], uint32(len(body)))
+	binary.BigEndian.PutUint16(head[6:], headSum(head))
 	binary.BigEndian.PutUint32(head[8:], frameSum(head, body))
 	return b
+}
+
+func headSum(head []byte) uint16 {
+	return uint16(crc32.Checksum(head[:6], crc32.MakeTable(crc32.Castagnoli)))
 }
 
 func frameSum(head, body []byte) uint32 {
@@ -91,11 +100,11 @@ func (fr *frameReader) read(buf []byte) (frameType, []byte, error) {
 	}
 	n := binary.BigEndian.Uint32(fr.head[0:])
 	switch {
+	case fr.head[5] != 0, binary.BigEndian.Uint16(fr.head[6:]) != headSum(fr.head[:]):
+		return 0, nil, fmt.Errorf("%w: frame header % x", errProtocol, fr.head)
 	case int64(n) > int64(fr.limit):
 		return 0, nil, fmt.Errorf("%w: frame of %d bytes, at most %d are allowed",
 			errProtocol, n, fr.limit)
-	case fr.head[5]|fr.head[6]|fr.head[7] != 0:
-		return 0, nil, fmt.Errorf("%w: frame header % x", errProtocol, fr.head)
 	}
 	body, err := fr.readBody(buf, int(n))
 	if err != nil {

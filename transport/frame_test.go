@@ -112,7 +112,7 @@ func testHello() hello {
 
 func TestHandshakeRoundTrip(t *testing.T) {
 	h := testHello()
-	body := appendHello(nil, &h)
+	body := encodeHello(&h)
 	later := append(bytes.Clone(body), "a field of a later version"...)
 	for _, b := range [][]byte{body, later} {
 		if got, err := decodeHello(b); err != nil || got != h {
@@ -120,11 +120,11 @@ func TestHandshakeRoundTrip(t *testing.T) {
 		}
 	}
 	w := welcome{version: 1, from: testProcess(), maxFrame: 1 << 20}
-	if got, err := decodeWelcome(appendWelcome(nil, &w)); err != nil || got != w {
+	if got, err := decodeWelcome(encodeWelcome(&w)); err != nil || got != w {
 		t.Errorf("decodeWelcome = %+v, %v, want %+v", got, err, w)
 	}
 	ref := refuse(RefusedStale, "text %d", 1)
-	if got, err := decodeRefusal(appendRefusal(nil, ref)); err != nil || *got != *ref {
+	if got, err := decodeRefusal(encodeRefusal(ref)); err != nil || *got != *ref {
 		t.Errorf("decodeRefusal = %+v, %v, want %+v", got, err, ref)
 	}
 	for n := range body {
@@ -143,7 +143,7 @@ func TestHelloIsChecked(t *testing.T) {
 	} {
 		h := testHello()
 		change(&h)
-		if _, err := decodeHello(appendHello(nil, &h)); !errors.Is(err, wire.ErrMalformed) {
+		if _, err := decodeHello(encodeHello(&h)); !errors.Is(err, wire.ErrMalformed) {
 			t.Errorf("%s: decodeHello = %v, want ErrMalformed", name, err)
 		}
 	}
@@ -162,17 +162,17 @@ func TestCommonVersion(t *testing.T) {
 func FuzzHandshake(f *testing.F) {
 	h := testHello()
 	w := welcome{version: 1, from: testProcess(), maxFrame: 1 << 20}
-	f.Add(appendHello(nil, &h))
-	f.Add(appendWelcome(nil, &w))
-	f.Add(appendRefusal(nil, refuse(RefusedClone, "text")))
+	f.Add(encodeHello(&h))
+	f.Add(encodeWelcome(&w))
+	f.Add(encodeRefusal(refuse(RefusedClone, "text")))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if h, err := decodeHello(body); err == nil {
-			if again, err := decodeHello(appendHello(nil, &h)); err != nil || again != h {
+			if again, err := decodeHello(encodeHello(&h)); err != nil || again != h {
 				t.Fatalf("hello %+v becomes %+v, %v", h, again, err)
 			}
 		}
 		if w, err := decodeWelcome(body); err == nil {
-			if again, err := decodeWelcome(appendWelcome(nil, &w)); err != nil || again != w {
+			if again, err := decodeWelcome(encodeWelcome(&w)); err != nil || again != w {
 				t.Fatalf("welcome %+v becomes %+v, %v", w, again, err)
 			}
 		}

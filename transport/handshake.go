@@ -99,8 +99,8 @@ func readProcess(r *wire.Reader) process {
 	}
 }
 
-func appendHello(b []byte, h *hello) []byte {
-	b = wire.AppendUvarint(b, h.minVersion)
+func encodeHello(h *hello) []byte {
+	b := wire.AppendUvarint(nil, h.minVersion)
 	b = wire.AppendUvarint(b, h.maxVersion)
 	b = append(b, byte(h.class))
 	b = appendProcess(b, &h.from)
@@ -138,8 +138,8 @@ func decodeHello(body []byte) (hello, error) {
 	return h, nil
 }
 
-func appendWelcome(b []byte, w *welcome) []byte {
-	b = wire.AppendUvarint(b, w.version)
+func encodeWelcome(w *welcome) []byte {
+	b := wire.AppendUvarint(nil, w.version)
 	b = appendProcess(b, &w.from)
 	return wire.AppendUvarint(b, w.maxFrame)
 }
@@ -161,8 +161,8 @@ func decodeWelcome(body []byte) (welcome, error) {
 	return w, nil
 }
 
-func appendRefusal(b []byte, ref *RefusalError) []byte {
-	return wire.AppendString(append(b, byte(ref.Code)), truncate(ref.Text, maxText))
+func encodeRefusal(ref *RefusalError) []byte {
+	return wire.AppendString([]byte{byte(ref.Code)}, truncate(ref.Text, maxText))
 }
 
 func decodeRefusal(body []byte) (*RefusalError, error) {
@@ -260,7 +260,7 @@ func (t *Transport) greet(
 		class: class, from: t.self, expect: node, addr: addr,
 		maxFrame: uint64(t.cfg.MaxFrameBytes),
 	}
-	if err := writeHandshake(c, frameHello, appendHello(nil, &h), t.cfg.DialTimeout); err != nil {
+	if err := writeHandshake(c, frameHello, encodeHello(&h), t.cfg.DialTimeout); err != nil {
 		return welcome{}, fmt.Errorf("handshake: %w", err)
 	}
 	typ, body, err := readHandshake(c, t.cfg.DialTimeout)
@@ -326,7 +326,7 @@ func (t *Transport) answer(c net.Conn) (hello, error) {
 	if ref != nil {
 		t.count.refusals[ref.Code].Add(1)
 		// The refusal is what the caller returns, whether or not it gets through.
-		_ = writeHandshake(c, frameRefusal, appendRefusal(nil, ref), t.cfg.DialTimeout)
+		_ = writeHandshake(c, frameRefusal, encodeRefusal(ref), t.cfg.DialTimeout)
 		return h, ref
 	}
 	w := welcome{
@@ -334,7 +334,7 @@ func (t *Transport) answer(c net.Conn) (hello, error) {
 		from:     t.self,
 		maxFrame: uint64(t.cfg.MaxFrameBytes),
 	}
-	err = writeHandshake(c, frameWelcome, appendWelcome(nil, &w), t.cfg.DialTimeout)
+	err = writeHandshake(c, frameWelcome, encodeWelcome(&w), t.cfg.DialTimeout)
 	if err != nil {
 		t.admission.leave(h.from.Node, c)
 		return hello{}, fmt.Errorf("handshake: %w", err)

@@ -50,7 +50,6 @@ type fault struct {
 // NewMemory returns a network without faults, whose dice are seeded with seed.
 func NewMemory(seed uint64) *Memory {
 	return &Memory{
-		//nolint:gosec // faults must be repeatable, not unpredictable
 		dice:      rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)),
 		listeners: make(map[string]*memoryListener),
 		nodes:     make(map[string]raftyard.NodeID),

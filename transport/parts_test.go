@@ -95,12 +95,14 @@ func TestQueueKeepsOrderAndBounds(t *testing.T) {
 				}
 				q.push(batch, func(*Envelope, Reason) { lost++ })
 			},
-			"take":  func(*rapid.T) { take() },
-			"close": func(*rapid.T) { q.close(DropUnreachable, func(*Envelope, Reason) { lost++ }) },
-			"open":  func(*rapid.T) { q.open() },
+			"take": func(*rapid.T) { take() },
+			"close": func(*rapid.T) {
+				q.close(DropUnreachable, func(*Envelope, Reason) { lost++ })
+			},
+			"open": func(*rapid.T) { q.open() },
 			"": func(rt *rapid.T) {
 				count, bytes := q.length()
-				if count > maxCount || bytes > maxBytes || bytes < 0 || (count == 0) != (bytes == 0) {
+				if count > maxCount || bytes > maxBytes || (count == 0) != (bytes == 0) {
 					rt.Fatalf("%d envelopes of %d bytes", count, bytes)
 				}
 				if next-1 != out+lost+count {
@@ -113,8 +115,8 @@ func TestQueueKeepsOrderAndBounds(t *testing.T) {
 
 func TestBackoff(t *testing.T) {
 	b := newBackoff(50*time.Millisecond, time.Second)
-	for _, want := range []time.Duration{50, 100, 200, 400, 800, 1000, 1000} {
-		want *= time.Millisecond
+	for _, ms := range []int{50, 100, 200, 400, 800, 1000, 1000} {
+		want := time.Duration(ms) * time.Millisecond
 		if got := b.pause(); got > want || got < want/2 {
 			t.Errorf("pause = %v, want %v to %v", got, want/2, want)
 		}

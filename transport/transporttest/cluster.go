@@ -154,12 +154,14 @@ func newRecorder() *recorder {
 // release ends handlers that wait for it.
 func (r *recorder) release() { r.once.Do(func() { close(r.released) }) }
 
+// HandleEnvelopes implements [transport.Handler].
 func (r *recorder) HandleEnvelopes(_ transport.Identity, batch []transport.Envelope) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.envelopes = append(r.envelopes, batch...)
 }
 
+// HandleRequest implements [transport.Handler].
 func (r *recorder) HandleRequest(
 	ctx context.Context, _ transport.Identity, kind uint8, body []byte,
 ) ([]byte, error) {
@@ -169,6 +171,7 @@ func (r *recorder) HandleRequest(
 	return f(ctx, kind, body)
 }
 
+// HandleSnapshot implements [transport.Handler].
 func (r *recorder) HandleSnapshot(
 	ctx context.Context, _ transport.Identity, env transport.Envelope, body io.Reader,
 ) error {
@@ -178,12 +181,14 @@ func (r *recorder) HandleSnapshot(
 	return f(ctx, env, body)
 }
 
+// PeerChanged implements [transport.Handler].
 func (r *recorder) PeerChanged(id raftyard.NodeID, up bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changes = append(r.changes, peerChange{id, up})
 }
 
+// HandleUnreachable implements [transport.Handler].
 func (r *recorder) HandleUnreachable(id raftyard.NodeID, dropped []transport.Dropped) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

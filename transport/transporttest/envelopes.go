@@ -81,7 +81,9 @@ func testWrongEnvelopes(t *testing.T, c *cluster) {
 	large := message(raftpb.MsgApp, 1, 2, 1)
 	large.Message.Entries[0].Data = make([]byte, 64<<10)
 	a.Send([]transport.Envelope{
-		message(raftpb.MsgHeartbeat, 1, 2, 1), proposal, forged, self, context, {}, large,
+		message(raftpb.MsgHeartbeat, 1, 2, 1), proposal, forged, self, context,
+		{},
+		large,
 		message(raftpb.MsgHeartbeat, 1, 2, 2),
 	})
 	eventually(t, "the good ones arrive", func() bool { return len(b.got()) == 2 })

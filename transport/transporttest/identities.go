@@ -18,17 +18,23 @@ func (n *node) refused(
 	t *testing.T, to raftyard.NodeID, acceptor *node, code transport.RefusalCode,
 ) {
 	t.Helper()
-	eventually(t, "the dialler learns that it is refused", func() bool {
-		n.Send([]transport.Envelope{message(raftpb.MsgApp, n.id, to, 1)})
-		for _, p := range n.Peers() {
-			if ref, ok := errors.AsType[*transport.RefusalError](p.LastError); ok && p.Node == to {
-				if ref.Code != code {
-					t.Fatalf("the dialler is refused for %v, want %v", ref, code)
-				}
-				return true
+	refusal := func() *transport.RefusalError {
+		peers := n.Peers()
+		for i := range peers {
+			ref, ok := errors.AsType[*transport.RefusalError](peers[i].LastError)
+			if ok && peers[i].Node == to {
+				return ref
 			}
 		}
-		return false
+		return nil
+	}
+	eventually(t, "the dialler learns that it is refused", func() bool {
+		n.Send([]transport.Envelope{message(raftpb.MsgApp, n.id, to, 1)})
+		ref := refusal()
+		if ref != nil && ref.Code != code {
+			t.Fatalf("the dialler is refused for %v, want %v", ref, code)
+		}
+		return ref != nil
 	})
 	eventually(t, "the acceptor counts it", func() bool {
 		return acceptor.Stats().HandshakesRefused[code.String()] > 0

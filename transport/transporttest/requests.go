@@ -18,8 +18,9 @@ func testRequestAnswered(t *testing.T, c *cluster) {
 		wg.Go(func() {
 			body := bytes.Repeat([]byte{byte(i)}, i*100)
 			got, err := a.Request(t.Context(), 2, uint8(i), body)
-			if want := append([]byte{byte(i)}, body...); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("Request(kind %d) = %d bytes, %v, want %d bytes", i, len(got), err, len(want))
+			want := append([]byte{byte(i)}, body...)
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("Request(kind %d) = %d bytes, %v, want %d", i, len(got), err, len(want))
 			}
 		})
 	}
@@ -31,7 +32,9 @@ func testRequestAnswered(t *testing.T, c *cluster) {
 
 type codedError struct{ code byte }
 
-func (codedError) Error() string         { return "coded" }
+func (codedError) Error() string { return "coded" }
+
+// MarshalWire is how the error travels.
 func (e codedError) MarshalWire() []byte { return []byte{e.code} }
 
 func testRequestErrorTravels(t *testing.T, c *cluster) {
@@ -89,7 +92,10 @@ func testRequestDeadlineTravels(t *testing.T, c *cluster) {
 	if got := <-left; got > limit {
 		t.Errorf("the handler has %v left, want at most %v", got, limit)
 	}
-	<-ended
+	if err := <-ended; !errors.Is(err, context.DeadlineExceeded) &&
+		!errors.Is(err, context.Canceled) { // the caller's word may be quicker
+		t.Errorf("the handler's context ends with %v", err)
+	}
 }
 
 func testRequestCancelTravels(t *testing.T, c *cluster) {
@@ -127,7 +133,8 @@ func testRequestUnreachable(t *testing.T, c *cluster) {
 		"itself":       func() error { _, err := a.Request(t.Context(), 1, 1, nil); return err },
 		"context over": func() error { _, err := a.Request(over, 2, 1, nil); return err },
 	} {
-		if err := request(); !errors.Is(err, transport.ErrUnreachable) || !transport.NotDelivered(err) {
+		err := request()
+		if !errors.Is(err, transport.ErrUnreachable) || !transport.NotDelivered(err) {
 			t.Errorf("%s: Request = %v, want ErrUnreachable", name, err)
 		}
 	}
