@@ -34,10 +34,15 @@ type call struct {
 	group   *raftyard.GroupID // of the path, for problems
 	cleanup []func()          // in reverse order, when the request ends
 	abort   bool              // the answer is half sent and cannot be mended
+
+	bodyFailed bool // the rest of the body is not worth waiting for
 }
 
 // linger is how long after its deadline an answer may still take to be sent.
 const linger = 5 * time.Second
+
+// drain is how long the rest of a body that nobody wants may take to arrive.
+const drain = time.Second
 
 // begin checks what all requests have in common, takes a slot and starts the
 // deadline.
@@ -194,10 +199,11 @@ func (c *call) body(limit int64) ([]byte, error) {
 		ignoreUnsupported(control.SetReadDeadline(deadline))
 	}
 	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, limit))
-	// The body is over; what the server waits for now is the client going away.
-	ignoreUnsupported(control.SetReadDeadline(time.Time{}))
+	c.bodyFailed = err != nil
 	switch {
 	case err == nil:
+		// What the server waits for now is the client going away.
+		ignoreUnsupported(control.SetReadDeadline(time.Time{}))
 		return data, nil
 	case c.r.Context().Err() != nil || errors.Is(err, errTimeout):
 		return nil, newProblem(client.CodeTimeout, "the body did not arrive in time")
@@ -264,7 +270,7 @@ func malformed(data []byte, offset int64, err error) error {
 	}
 	if te, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		offset = te.Offset
-		what = fmt.Sprintf("%s is a %s, want %s", fieldName(te.Field), te.Value, kindName(te))
+		what = fmt.Sprintf("%s is %s, want %s", fieldName(te.Field), article(te.Value), kindName(te))
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		offset, what = int64(len(data)), "the JSON ends too early"
@@ -280,6 +286,18 @@ func fieldName(field string) string {
 		return "the body"
 	}
 	return field
+}
+
+// article returns what encoding/json calls a kind of value, with its article.
+func article(kind string) string {
+	switch {
+	case kind == "array":
+		return "a list"
+	case kind == "object":
+		return "an object"
+	default:
+		return "a " + kind
+	}
 }
 
 func kindName(te *json.UnmarshalTypeError) string {
@@ -372,7 +390,13 @@ func (c *call) panicked(reason any) {
 	c.fail(p)
 }
 
+// release gives back what the request holds. The server reads what a handler
+// has left of a body before it answers, which must not take long either.
 func (c *call) release() {
+	if !c.bodyFailed {
+		control := http.NewResponseController(c.w)
+		ignoreUnsupported(control.SetReadDeadline(time.Now().Add(drain)))
+	}
 	for _, undo := range slices.Backward(c.cleanup) {
 		undo()
 	}

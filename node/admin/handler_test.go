@@ -318,7 +318,7 @@ func TestMalformedJSON(t *testing.T) {
 		{"negative", `{"voters":[-1]}`, "a whole number that is not negative"},
 		{"fraction", `{"voters":[1.5]}`, "a whole number"},
 		{"no list", `{"voters":1}`, "voters is a number, want a list"},
-		{"no object", `[1]`, "the body is a array, want an object"},
+		{"no object", `[1]`, "the body is a list, want an object"},
 		{"more", `{"kind":"kv"}{}`, "more after the JSON object"},
 	}
 	for _, tt := range tests {

@@ -112,7 +112,8 @@ func (a *app) snapshotCommand() *cobra.Command {
 				return a.show(view{
 					data:  s,
 					names: []string{fmt.Sprint(s.Index)},
-					text: fmt.Sprintf("snapshot of group %s on node %s: index %d, term %d, %d bytes\n",
+					text: fmt.Sprintf(
+						"snapshot of group %s on node %s: index %d, term %d, %d bytes\n",
 						s.Group, s.Node, s.Index, s.Term, s.Bytes),
 				})
 			})

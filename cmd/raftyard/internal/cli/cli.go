@@ -45,7 +45,7 @@ func programName(arg string) string {
 // interrupts it; its cause should be [ErrInterrupted] then.
 func Run(ctx context.Context, env Env, args []string) int {
 	a := &app{env: env}
-	root := a.root()
+	root := a.root() //nolint:contextcheck // cobra hands ctx to what runs
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	a.path = cmd.CommandPath()
@@ -72,7 +72,7 @@ type app struct {
 // say writes a message for people, which is not a result.
 func (a *app) say(format string, args ...any) {
 	// Nobody is left to tell when standard error is closed.
-	_, _ = fmt.Fprintf(a.env.Stderr, format+"\n", args...) //nolint:errcheck // see above
+	_, _ = fmt.Fprintf(a.env.Stderr, format+"\n", args...)
 }
 
 // complain writes why the command has failed.
@@ -159,11 +159,11 @@ func parent(use, short string, children ...*cobra.Command) *cobra.Command {
 			for _, child := range cmd.Commands() {
 				names = append(names, child.Name())
 			}
-			want := strings.Join(names, ", ")
+			path, want := cmd.CommandPath(), strings.Join(names, ", ")
 			if len(args) == 0 {
-				return usageError{fmt.Errorf("%s needs one of: %s", cmd.CommandPath(), want)}
+				return usageError{fmt.Errorf("%s needs one of: %s", path, want)}
 			}
-			return usageError{fmt.Errorf("%s has no %q, only: %s", cmd.CommandPath(), args[0], want)}
+			return usageError{fmt.Errorf("%s has no %q, only: %s", path, args[0], want)}
 		},
 	}
 	cmd.AddCommand(children...)

@@ -66,10 +66,11 @@ that serve would be given, too. It exits 2 when something is, and writes nothing
 		},
 	}
 	show := &cobra.Command{
-		Use:     "show FILE",
-		Short:   "Print the settings that count, and where each is from",
-		Example: "  raftyard config show node.yaml\n  RAFTYARD_LOG_LEVEL=debug raftyard config show node.yaml",
-		Args:    cobra.ExactArgs(1),
+		Use:   "show FILE",
+		Short: "Print the settings that count, and where each is from",
+		Example: "  raftyard config show node.yaml\n" +
+			"  RAFTYARD_LOG_LEVEL=debug raftyard config show node.yaml",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			loaded, err := a.load(cmd, args[0])
 			if err != nil {

@@ -5,13 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,10 +33,11 @@ type demoOptions struct {
 }
 
 const (
-	defaultDemoPort = 8700
-	maxDemoNodes    = 9
-	maxDemoGroups   = 1000
-	demoPatience    = 30 * time.Second // for all leaders
+	defaultDemoPort  = 8700
+	defaultDemoLevel = "warn"
+	maxDemoNodes     = 9
+	maxDemoGroups    = 1000
+	demoPatience     = 30 * time.Second // for all leaders
 )
 
 func (a *app) demoCommand() *cobra.Command {
@@ -41,8 +45,8 @@ func (a *app) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a whole cluster in this process, to try things out",
-		Long: `Run a whole cluster in this process: real connections on loopback and real directories,
-which are temporary unless --dir is given. Ctrl-C stops it.`,
+		Long: `Run a whole cluster in this process: real connections on loopback and real
+directories, which are temporary unless --dir is given. Ctrl-C stops it.`,
 		Example: `  raftyard demo
   raftyard demo --nodes 5 --groups 16 --dir ./demo
   raftyard demo --http-port 0`,
@@ -60,7 +64,8 @@ which are temporary unless --dir is given. Ctrl-C stops it.`,
 	flags.StringVar(&o.dir, "dir", "", "keep the data here (default: a temporary directory)")
 	flags.IntVar(&o.port, "http-port", defaultDemoPort,
 		"HTTP port of node 1; the others follow at +10, peers at +1; 0: any free ones")
-	flags.StringVar(&o.log.Level, "log-level", "warn", strings.Join(config.Levels(), ", "))
+	flags.StringVar(&o.log.Level, "log-level", defaultDemoLevel,
+		strings.Join(config.Levels(), ", "))
 	return cmd
 }
 
@@ -72,15 +77,12 @@ func (o *demoOptions) check() error {
 	case o.groups < 0 || o.groups > maxDemoGroups:
 		return fmt.Errorf("--groups is %d, want 0 to %d", o.groups, maxDemoGroups)
 	case o.port < 0 || last > 65535:
-		return fmt.Errorf("--http-port is %d, want one from which all ports fit below 65536", o.port)
+		return fmt.Errorf("--http-port is %d, want one from which all fit below 65536", o.port)
+	case !slices.Contains(config.Levels(), o.log.Level):
+		return fmt.Errorf("--log-level is %q, want one of %s",
+			o.log.Level, strings.Join(config.Levels(), ", "))
 	}
-	for _, level := range config.Levels() {
-		if o.log.Level == level {
-			return nil
-		}
-	}
-	return fmt.Errorf("--log-level is %q, want one of %s",
-		o.log.Level, strings.Join(config.Levels(), ", "))
+	return nil
 }
 
 // A demo is a cluster in this process.
@@ -90,6 +92,22 @@ type demo struct {
 	dir       string
 	listeners []demoListeners
 	daemons   []*daemon.Daemon
+	log       quietable
+}
+
+// A quietable passes on what is written to it until it is quiet: what nodes have
+// to say while all go away at once is nothing to worry about.
+type quietable struct {
+	to    io.Writer
+	quiet atomic.Bool
+}
+
+// Write writes, or does nothing.
+func (q *quietable) Write(b []byte) (int, error) {
+	if q.quiet.Load() {
+		return len(b), nil
+	}
+	return q.to.Write(b)
 }
 
 // demoListeners are those of one node.
@@ -100,8 +118,9 @@ type demoListeners struct {
 func (a *app) demo(ctx context.Context, o demoOptions) (err error) {
 	begun := time.Now()
 	daemon.TuneProcs(o.nodes)
-	d := &demo{app: a, options: o, dir: o.dir}
-	if err := d.listen(ctx); err != nil {
+	d := &demo{app: a, options: o, dir: o.dir, log: quietable{to: a.env.Stderr}}
+	err = d.listen(ctx)
+	if err != nil {
 		return err
 	}
 	if d.dir == "" {
@@ -111,7 +130,9 @@ func (a *app) demo(ctx context.Context, o demoOptions) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
 	}
-	defer func() { err = errors.Join(err, d.close()) }()
+	defer func() { //nolint:contextcheck // ctx may have ended
+		err = errors.Join(err, d.close())
+	}()
 	if err := d.start(ctx); err != nil {
 		return err
 	}
@@ -164,7 +185,7 @@ func (d *demo) closeListeners() {
 	for _, l := range d.listeners {
 		for _, ln := range []net.Listener{l.http, l.peer} {
 			if ln != nil {
-				_ = ln.Close() //nolint:errcheck // nothing was accepted on it
+				_ = ln.Close()
 			}
 		}
 	}
@@ -174,7 +195,7 @@ func (d *demo) closeListeners() {
 func (d *demo) start(ctx context.Context) error {
 	d.daemons = make([]*daemon.Daemon, d.options.nodes)
 	errs := make([]error, d.options.nodes)
-	logger := daemon.NewLogger(d.app.env.Stderr, d.options.log)
+	logger := daemon.NewLogger(&d.log, d.options.log)
 	var wg sync.WaitGroup
 	for i := range d.options.nodes {
 		wg.Go(func() {
@@ -345,6 +366,7 @@ func (d *demo) attend(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		d.app.say("stopping")
+		d.log.quiet.Store(d.options.log.Level == defaultDemoLevel)
 		return nil
 	case one := <-failed:
 		return fmt.Errorf("%w: %w", errDiskFailed, one.Node().Err())

@@ -54,7 +54,7 @@ func (f *clientFlags) addOutput(cmd *cobra.Command, env Env) {
 	cmd.PersistentFlags().StringVarP(&f.output, "output", "o", output,
 		strings.Join(formats(), ", ")+" ($RAFTYARD_OUTPUT)")
 	// It fails only for a flag that is not there.
-	_ = cmd.RegisterFlagCompletionFunc("output", //nolint:errcheck // see above
+	_ = cmd.RegisterFlagCompletionFunc("output",
 		cobra.FixedCompletions(formats(), cobra.ShellCompDirectiveNoFileComp))
 }
 

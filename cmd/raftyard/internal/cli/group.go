@@ -70,7 +70,9 @@ func (a *app) listGroups(ctx context.Context, c *client.Client, f client.GroupFi
 
 func groupsView(groups []client.GroupSummary) view {
 	v := view{
-		header: []string{"GROUP", "KIND", "LEADER", "TERM", "EPOCH", "VOTERS", "LEARNERS", "PROBLEMS"},
+		header: []string{
+			"GROUP", "KIND", "LEADER", "TERM", "EPOCH", "VOTERS", "LEARNERS", "PROBLEMS",
+		},
 	}
 	for i := range groups {
 		g := &groups[i]
@@ -109,7 +111,8 @@ func (a *app) groupShowCommand() *cobra.Command {
 func groupView(g *client.Group) view {
 	text := fmt.Sprintf("group %s, kind %s, epoch %d, leader %s, term %d\nincarnation %s\n",
 		g.ID, g.Kind, g.Epoch, dash(g.Leader.String()), g.Term, g.Incarnation)
-	text += fmt.Sprintf("wanted: voters %s, learners %s; a snapshot every %d entries, %d kept before it\n",
+	text += fmt.Sprintf(
+		"wanted: voters %s, learners %s; a snapshot every %d entries, %d kept before it\n",
 		dash(join(g.Voters)), dash(join(g.Learners)), g.SnapshotEntries, g.TrailingEntries)
 	if len(g.Problems) > 0 {
 		text += "problems: " + strings.Join(g.Problems, ", ") + "\n"
@@ -135,9 +138,10 @@ func (a *app) groupCreateCommand() *cobra.Command {
 	var voters, learners nodeIDs
 	spec := client.Spec{}
 	cmd := &cobra.Command{
-		Use:     "create ID",
-		Short:   "Create a group",
-		Long:    "Create a group. A group that exists with the same spec is left as it is, which is no error.",
+		Use:   "create ID",
+		Short: "Create a group",
+		Long: "Create a group. One that exists with the same spec is left as it is, which is no " +
+			"error.",
 		Example: "  raftyard group create 7 --voters 1,2,3",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -178,14 +182,15 @@ func (a *app) groupCreateCommand() *cobra.Command {
 // mustBeGiven makes a flag of cmd obligatory.
 func mustBeGiven(cmd *cobra.Command, flag string) {
 	// It fails only for a flag that is not there.
-	_ = cmd.MarkFlagRequired(flag) //nolint:errcheck // see above
+	_ = cmd.MarkFlagRequired(flag)
 }
 
 func (a *app) groupDeleteCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "delete ID",
-		Short:   "Delete a group and its data on every node",
-		Long:    "Delete a group and its data everywhere, also on nodes that are down now. Repeating it is no error.",
+		Use:   "delete ID",
+		Short: "Delete a group and its data on every node",
+		Long: "Delete a group and its data everywhere, also on nodes that are down now. " +
+			"Repeating it is no error.",
 		Example: "  raftyard group delete 7",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

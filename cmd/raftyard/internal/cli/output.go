@@ -85,9 +85,9 @@ func table(header []string, rows [][]string) string {
 	w := tabwriter.NewWriter(&buf, 0, 8, 2, ' ', 0)
 	for _, row := range append([][]string{header}, rows...) {
 		// Writing to a buffer does not fail.
-		_, _ = fmt.Fprintln(w, strings.Join(row, "\t")) //nolint:errcheck // see above
+		_, _ = fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	_ = w.Flush() //nolint:errcheck // see above
+	_ = w.Flush()
 	// The last column is not padded, but an empty one leaves blanks.
 	var out strings.Builder
 	for line := range strings.Lines(buf.String()) {

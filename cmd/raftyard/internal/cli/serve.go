@@ -19,9 +19,9 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node",
-		Long: `Run a node. Flags win over the environment, the environment over the file, the file over
-the defaults, key by key. SIGTERM and SIGINT hand leaderships over and stop it within 10 s;
-a second signal ends it at once.`,
+		Long: `Run a node. Flags win over the environment, the environment over the file, the
+file over the defaults, key by key. SIGTERM and SIGINT hand leaderships over and stop it
+within 10 s; a second signal ends it at once.`,
 		Example: `  raftyard config example > node.yaml
   raftyard serve --config node.yaml
   raftyard serve --config cluster.yaml --node-id 2 --data-dir /var/lib/raftyard`,

@@ -65,7 +65,7 @@ func Start(ctx context.Context, o Options) (_ *Daemon, err error) {
 		logger: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		served: make(chan error, 1),
 	}
-	defer func() {
+	defer func() { //nolint:contextcheck // ctx may have ended
 		if err != nil {
 			d.abandon()
 		}
@@ -146,7 +146,7 @@ func (d *Daemon) open(ctx context.Context) error {
 	}
 	d.node = n
 	d.opts.Peer = nil // the node's now
-	if _, err := d.state.open(); err != nil {
+	if _, err = d.state.open(); err != nil {
 		return err
 	}
 	handler, err := admin.New(admin.Config{
