@@ -137,7 +137,7 @@ func (n *Node) Status(ctx context.Context) Status {
 func (n *Node) Ready() (bool, []Check) {
 	checks := []Check{
 		{Name: "store", OK: n.Err() == nil},
-		{Name: "replicas", OK: n.allOpen()},
+		{Name: "replicas", OK: n.isOpen()},
 		{Name: "registry", OK: n.ready.Load()},
 		{Name: "serving", OK: !n.isClosing()},
 	}
@@ -150,12 +150,6 @@ func (n *Node) Ready() (bool, []Check) {
 	}
 	ready := !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK })
 	return ready, checks
-}
-
-func (n *Node) allOpen() bool {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.tallied
 }
 
 // Live returns an error when the process cannot work any more and should be

@@ -54,7 +54,7 @@ func (c *cluster) config(id raftyard.NodeID, l net.Listener) Config {
 	cfg := Config{
 		ID: id, Dir: filepath.Join(c.dir, id.String()), Cluster: "test",
 		Peers: c.peers, Listener: l, TickInterval: 50 * time.Millisecond,
-		Kinds:  map[string]group.Factory{"list": newList},
+		Kinds: map[string]group.Factory{"list": newList},
 		Logger: slog.New(slog.NewTextHandler(testWriter{c.t},
 			&slog.HandlerOptions{Level: slog.LevelError})),
 	}

@@ -101,13 +101,14 @@ func (n *Node) command(ctx context.Context, cmd []byte) (registry.Result, error)
 	return out, nil
 }
 
-// awaitMembers waits until the group has the members that are wanted, is not
-// joint any more, and has a leader; or until ctx ends.
+// awaitMembers waits until the group has a leader, is not joint any more, and has
+// the members that are wanted, but for those on nodes that are down; or until ctx
+// ends.
 func (n *Node) awaitMembers(ctx context.Context, rec registry.Group) bool {
 	wait := pollEvery
 	for {
 		d, led, err := n.descriptorOf(ctx, rec)
-		if err == nil && led && reached(d, rec) {
+		if err == nil && led && n.reachedByLive(d, rec) {
 			return true
 		}
 		if !pause(ctx, wait) {
@@ -172,6 +173,27 @@ func reached(d group.Descriptor, rec registry.Group) bool {
 	slices.Sort(have.Voters)
 	slices.Sort(have.Learners)
 	return slices.Equal(have.Voters, rec.Voters) && slices.Equal(have.Learners, rec.Learners)
+}
+
+// reachedByLive is reached, except that a wanted node that is down may lack.
+func (n *Node) reachedByLive(d group.Descriptor, rec registry.Group) bool {
+	if reached(d, rec) {
+		return true
+	}
+	live := n.liveNodes()
+	down := func(id raftyard.NodeID) bool { return !live[id] }
+	if !slices.ContainsFunc(rec.Voters, down) && !slices.ContainsFunc(rec.Learners, down) {
+		return false
+	}
+	have := wantOf(d)
+	rec.Voters = slices.DeleteFunc(slices.Clone(rec.Voters), down)
+	rec.Learners = slices.DeleteFunc(slices.Clone(rec.Learners), down)
+	have.Voters = slices.DeleteFunc(have.Voters, down)
+	have.Learners = slices.DeleteFunc(have.Learners, down)
+	slices.Sort(have.Voters)
+	slices.Sort(have.Learners)
+	return !d.IsJoint() && slices.Equal(have.Voters, rec.Voters) &&
+		slices.Equal(have.Learners, rec.Learners)
 }
 
 // DeleteGroup deletes a group everywhere, also on nodes that are down now. It

@@ -23,6 +23,10 @@ type handler struct{ *Node }
 // HandleEnvelopes gives each message to the replica that it is for. What is for
 // nobody here is answered, dropped and counted, or makes a replica.
 func (h *handler) HandleEnvelopes(from transport.Identity, batch []transport.Envelope) {
+	if !h.isOpen() {
+		h.metrics.messagesDropped.Add(uint64(len(batch)))
+		return // raft sends again
+	}
 	for i := range batch {
 		env := &batch[i]
 		if env.Notice != nil {
@@ -115,6 +119,20 @@ func (n *Node) notice(env *transport.Envelope) {
 	}
 }
 
+// isOpen reports whether the node has brought its replicas back. Until then it
+// hears nobody: what it would answer might be wrong.
+func (n *Node) isOpen() bool {
+	select {
+	case <-n.opened:
+		return true
+	default:
+		return false
+	}
+}
+
+// errStarting: the node cannot serve yet. The request had no effect.
+var errStarting = fmt.Errorf("%w: it is starting", ErrClosed)
+
 // emptySnapshot reports whether a MsgSnap carries all there is of the state.
 func emptySnapshot(m *raftpb.Message) bool {
 	manifest, err := group.DecodeManifest(m.GetSnapshot().GetData())
@@ -169,6 +187,9 @@ func (n *Node) replicaFor(ctx context.Context, env transport.Envelope) (*replica
 
 // PeerChanged notes that a peer is reachable, or is not.
 func (h *handler) PeerChanged(peer raftyard.NodeID, up bool) {
+	if !h.isOpen() {
+		return // the node looks who is connected when it is
+	}
 	if up {
 		h.logger.Info("peer connected", nodeAttr(peer))
 	} else {
@@ -181,6 +202,9 @@ func (h *handler) PeerChanged(peer raftyard.NodeID, up bool) {
 // HandleUnreachable tells the replicas concerned that messages were lost, so
 // that they stop sending ahead.
 func (h *handler) HandleUnreachable(_ raftyard.NodeID, dropped []transport.Dropped) {
+	if !h.isOpen() {
+		return
+	}
 	for _, d := range dropped {
 		r := h.replica(d.Group)
 		if r == nil || r.id != d.From {
@@ -198,6 +222,9 @@ func (h *handler) HandleUnreachable(_ raftyard.NodeID, dropped []transport.Dropp
 func (h *handler) HandleSnapshot(
 	ctx context.Context, from transport.Identity, env transport.Envelope, body io.Reader,
 ) error {
+	if !h.isOpen() {
+		return errStarting
+	}
 	err := h.receiveSnapshot(ctx, from, env, body)
 	if err != nil && !errors.Is(err, context.Canceled) {
 		h.logger.Warn("snapshot refused", groupAttr(env.Group), nodeAttr(from.Node), errAttr(err))

@@ -58,8 +58,8 @@ type Node struct {
 
 	mu       sync.RWMutex
 	replicas map[raftyard.GroupID]*replica
-	tallied  bool // all replicas found on the disk are open
 
+	opened   chan struct{} // closed when all replicas are open: peers are heard from then on
 	closing  chan struct{} // closed when Close begins: nothing new is taken
 	stopped  chan struct{} // closed when everything has stopped
 	failed   chan struct{} // closed when the log store has failed
@@ -89,6 +89,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		cluster:  uuid.NewSHA1(clusterNamespace, []byte(cfg.Cluster)),
 		started:  time.Now(),
 		replicas: make(map[raftyard.GroupID]*replica),
+		opened:   make(chan struct{}),
 		closing:  make(chan struct{}),
 		stopped:  make(chan struct{}),
 		failed:   make(chan struct{}),
@@ -135,6 +136,7 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.openReplicas(ctx); err != nil {
 		return err
 	}
+	close(n.opened)
 	n.lifecycle.start()
 	n.connectPeers()
 	n.bootstrapElection()

@@ -107,9 +107,6 @@ func (n *Node) openReplicas(ctx context.Context) error {
 				groupAttr(st.Group), errAttr(err))
 		}
 	}
-	n.mu.Lock()
-	n.tallied = true
-	n.mu.Unlock()
 	if r := n.replica(raftyard.SystemGroup); r == nil || !r.serving() {
 		return fmt.Errorf("node: the replica of the system group cannot be opened: %w",
 			r.goneReason())

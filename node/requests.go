@@ -41,6 +41,9 @@ const codeNotLeader = 100
 func (h *handler) HandleRequest(
 	ctx context.Context, _ transport.Identity, kind uint8, body []byte,
 ) ([]byte, error) {
+	if !h.isOpen() {
+		return nil, encodeError(errStarting)
+	}
 	answer, err := h.serve(ctx, kind, wire.NewReader(body))
 	if err != nil {
 		return nil, encodeError(err)

@@ -53,7 +53,8 @@ func (n *Node) reachesMajority(voters []group.Member) bool {
 
 // housekeeping brings the node into step with the cluster once the system group
 // answers: the registry is read, this node's addresses are in it, and the
-// configured groups exist. It ends when all that is done.
+// configured groups exist. After that it looks for replicas that were removed and
+// have not been told.
 func (n *Node) housekeeping() {
 	ctx := n.running
 	steps := []struct {
@@ -74,6 +75,9 @@ func (n *Node) housekeeping() {
 	}
 	n.ready.Store(true)
 	n.noteChange()
+	for pause(ctx, strayEvery) {
+		n.cleanStrays(ctx)
+	}
 }
 
 // refresh reads the registry linearizably, once. From then on what it says may
