@@ -1,0 +1,177 @@
+//go:build unix
+
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/client"
+)
+
+// GroupPath returns the path of a group, with the rest behind it.
+func GroupPath(g raftyard.GroupID, rest string) string { return "/v1/groups/" + g.String() + rest }
+
+// KeyPath returns the path of a key.
+func KeyPath(g raftyard.GroupID, key string) string {
+	return GroupPath(g, "/kv/"+url.PathEscape(key))
+}
+
+// Get sends a GET and decodes the answer into v.
+func (n *Node) Get(ctx context.Context, path string, query url.Values, v any) error {
+	a := n.Do(ctx, Request{Method: http.MethodGet, Path: path, Query: query})
+	if err := a.Decode(v); err != nil {
+		return fmt.Errorf("node %d: GET %s: %w", n.id, path, err)
+	}
+	return nil
+}
+
+// Create sends the request that creates a group.
+func (n *Node) Create(ctx context.Context, g raftyard.GroupID, spec client.Spec) Answer {
+	return n.sendJSON(ctx, http.MethodPut, GroupPath(g, ""), nil, spec)
+}
+
+// Delete sends the request that deletes a group.
+func (n *Node) Delete(ctx context.Context, g raftyard.GroupID) Answer {
+	return n.Do(ctx, Request{Method: http.MethodDelete, Path: GroupPath(g, "")})
+}
+
+// SetMembers sends the request that sets the members of a group, and waits until
+// it has them.
+func (n *Node) SetMembers(
+	ctx context.Context, g raftyard.GroupID, m client.Members, wait time.Duration,
+) Answer {
+	query := url.Values{"wait": {wait.String()}, "timeout": {wait.String()}}
+	return n.sendJSON(ctx, http.MethodPut, GroupPath(g, "/members"), query, m)
+}
+
+// Txn sends a transaction.
+func (n *Node) Txn(
+	ctx context.Context, g raftyard.GroupID, txn client.Txn, timeout time.Duration,
+) Answer {
+	return n.sendJSON(ctx, http.MethodPost, GroupPath(g, "/txn"),
+		url.Values{"timeout": {timeout.String()}}, txn)
+}
+
+func (n *Node) sendJSON(
+	ctx context.Context, method, path string, query url.Values, doc any,
+) Answer {
+	body, err := json.Marshal(doc)
+	if err != nil {
+		return Answer{Outcome: NotApplied, Why: "bad_request", Err: err, Malformed: true}
+	}
+	r := Request{
+		Method: method, Path: path, Query: query, Body: body,
+		Header: http.Header{"Content-Type": {"application/json"}},
+	}
+	if text := query.Get("timeout"); text != "" {
+		r.Timeout, err = time.ParseDuration(text)
+		if err != nil {
+			return Answer{Outcome: NotApplied, Why: "bad_request", Err: err, Malformed: true}
+		}
+	}
+	return n.Do(ctx, r)
+}
+
+// Group returns what the node says of a group.
+func (n *Node) Group(ctx context.Context, g raftyard.GroupID) (client.Group, error) {
+	var got client.Group
+	err := n.Get(ctx, GroupPath(g, ""), nil, &got)
+	return got, err
+}
+
+// A Raft is the part that tests look at of what raft knows on one node.
+type Raft struct {
+	client.Replica
+	Members        []client.Member `json:"members"`
+	DurableApplied uint64          `json:"durable_applied"`
+	ApplyQueue     int             `json:"apply_queue"`
+	Queued         int             `json:"queued_proposals"`
+}
+
+// Raft returns raft's view of a group on this node.
+func (n *Node) Raft(ctx context.Context, g raftyard.GroupID) (Raft, error) {
+	var got Raft
+	err := n.Get(ctx, GroupPath(g, "/raft"), nil, &got)
+	return got, err
+}
+
+// Hash returns the content hash of a group on this node, as it is.
+func (n *Node) Hash(ctx context.Context, g raftyard.GroupID) (client.Hash, error) {
+	var got client.Hash
+	err := n.Get(ctx, GroupPath(g, "/hash"), nil, &got)
+	return got, err
+}
+
+// List calls yield with every key of a group, page by page.
+func (n *Node) List(
+	ctx context.Context, g raftyard.GroupID, how client.Consistency, yield func(client.Item),
+) error {
+	query := url.Values{"limit": {"1000"}, "consistency": {string(how)}}
+	for {
+		var page client.Items
+		if err := n.Get(ctx, GroupPath(g, "/kv"), query, &page); err != nil {
+			return err
+		}
+		for _, item := range page.Items {
+			yield(item)
+		}
+		if page.NextCursor == "" {
+			return nil
+		}
+		query.Set("cursor", page.NextCursor)
+	}
+}
+
+// Metric returns the sum of the series of a metric whose line holds all the
+// texts, such as a label.
+func (n *Node) Metric(ctx context.Context, name string, labels ...string) (float64, error) {
+	a := n.Do(ctx, Request{Method: http.MethodGet, Path: "/metrics"})
+	if err := a.Error(); err != nil {
+		return 0, fmt.Errorf("node %d: metrics: %w", n.id, err)
+	}
+	sum, found := 0.0, false
+	lines := bufio.NewScanner(bytes.NewReader(a.Body))
+	for lines.Scan() {
+		series, value, ok := cutLast(lines.Text())
+		if base, _, _ := strings.Cut(series, "{"); !ok || base != name || !holdsAll(series, labels) {
+			continue
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("node %d: metric %s: %w", n.id, series, err)
+		}
+		sum, found = sum+v, true
+	}
+	if !found {
+		return 0, fmt.Errorf("node %d: there is no metric %s with %q", n.id, name, labels)
+	}
+	return sum, nil
+}
+
+// cutLast cuts a line of metrics into the series and its value.
+func cutLast(line string) (series, value string, ok bool) {
+	i := strings.LastIndexByte(line, ' ')
+	if i < 0 || strings.HasPrefix(line, "#") {
+		return "", "", false
+	}
+	return line[:i], line[i+1:], true
+}
+
+func holdsAll(text string, parts []string) bool {
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			return false
+		}
+	}
+	return true
+}

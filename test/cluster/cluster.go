@@ -1,0 +1,152 @@
+//go:build unix
+
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/raftyard/raftyard"
+)
+
+// Config says what cluster a test wants. The zero value is three nodes with the
+// daemon's defaults.
+type Config struct {
+	// Name is the cluster's. Default: test.
+	Name string
+	// Nodes is their number; their ids are 1, 2, ... Default: 3.
+	Nodes int
+	// Tolerate holds texts that excuse a line of a log which would otherwise fail
+	// the test.
+	Tolerate []string
+}
+
+// A Cluster is the nodes of one test. Its methods fail the test when they cannot
+// do what they say; those that may do so are called from the test's goroutine.
+type Cluster struct {
+	t     testing.TB
+	cfg   Config
+	dir   string
+	nodes []*Node
+}
+
+// New prepares a cluster: directories, ports and configuration files. Nothing
+// runs yet.
+func New(t testing.TB, cfg Config) *Cluster {
+	t.Helper()
+	cfg.Name = cmp.Or(cfg.Name, "test")
+	cfg.Nodes = cmp.Or(cfg.Nodes, 3)
+	if os.Getenv(envBinary) == "" {
+		t.Fatal("there is no daemon: the package's TestMain must call cluster.Main")
+	}
+	c := &Cluster{t: t, cfg: cfg, dir: t.TempDir()}
+	logs := t.ArtifactDir()
+	t.Cleanup(c.close)
+	for i := range cfg.Nodes {
+		n, err := newNode(c, raftyard.NodeID(i+1), logs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	for _, n := range c.nodes {
+		c.check(n.writeConfig())
+	}
+	return c
+}
+
+func (c *Cluster) check(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Node returns the node with the id.
+func (c *Cluster) Node(id raftyard.NodeID) *Node { return c.nodes[id-1] }
+
+// Nodes returns all nodes in the order of their ids.
+func (c *Cluster) Nodes() []*Node { return c.nodes }
+
+// Start starts all nodes at once and waits until they are ready.
+func (c *Cluster) Start() {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		n.Start()
+	}
+	c.AwaitReady(time.Minute)
+}
+
+// AwaitReady waits until every node that runs says that it is ready.
+func (c *Cluster) AwaitReady(limit time.Duration) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
+	defer cancel()
+	for _, n := range c.nodes {
+		if n.Running() {
+			c.check(n.awaitReady(ctx))
+		}
+	}
+}
+
+// Kill kills the nodes with SIGKILL, all of them before it waits for any.
+func (c *Cluster) Kill(nodes ...*Node) {
+	c.t.Helper()
+	for _, n := range nodes {
+		c.check(n.signalKill())
+	}
+	for _, n := range nodes {
+		n.await()
+	}
+}
+
+// close ends every process, then looks at the logs.
+func (c *Cluster) close() {
+	var wg sync.WaitGroup
+	for _, n := range c.nodes {
+		wg.Go(n.close)
+	}
+	wg.Wait()
+	for _, n := range c.nodes {
+		if complaints := n.complaints(); len(complaints) > 0 {
+			c.t.Errorf("node %d says what it ought not to have to say:\n\t%s",
+				n.id, strings.Join(complaints, "\n\t"))
+		}
+	}
+	if !c.t.Failed() {
+		return
+	}
+	for _, n := range c.nodes {
+		c.t.Logf("the end of %s:\n%s", n.log, n.logEnd())
+	}
+}
+
+// AllocatedBytes returns how much of the disk a directory takes, which of a
+// sparse file is less than its size.
+func AllocatedBytes(dir string) (int64, error) {
+	var sum int64
+	err := filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
+		if err == nil {
+			var info os.FileInfo
+			if info, err = e.Info(); err == nil {
+				sum += allocated(info)
+			}
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // removed meanwhile
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("measure %s: %w", dir, err)
+	}
+	return sum, nil
+}
