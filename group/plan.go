@@ -185,7 +185,6 @@ func (pl planner) changeLearners() (Step, bool) {
 // changeVoters promotes, demotes and removes all that is left to do, at once.
 func (pl planner) changeVoters() Step {
 	var c Change
-	live, total := 0, 0
 	for _, m := range pl.d.Members {
 		role := pl.want.role(m.Node)
 		switch {
@@ -196,29 +195,64 @@ func (pl planner) changeVoters() Step {
 		case role == absent:
 			c.Remove = append(c.Remove, m.ID)
 		}
-		if role == Voter {
-			total++
-			if pl.active(m.ID) {
-				live++
-			}
-		}
 	}
 	if len(c.Promote)+len(c.Demote)+len(c.Remove) == 0 {
 		return Step{Kind: StepDone}
 	}
-	for _, id := range c.Promote {
-		if !pl.caughtUp(id) {
-			return pl.wait("learner %d has not caught up", id)
-		}
+	if step, wait := pl.awaitLearners(&c); wait {
+		return step
 	}
-	if live <= total/2 {
-		return pl.wait("only %d of the %d wanted voters are alive", live, total)
+	if live, total := pl.liveAfter(&c); live <= total/2 {
+		return pl.wait("only %d of the %d voters to be are alive", live, total)
 	}
 	if step, ok := pl.transfer(); ok {
 		return step
 	}
 	return pl.propose(c, "swap voters")
 }
+
+// liveAfter counts the voters that there are after c, and those of them that live.
+func (pl planner) liveAfter(c *Change) (live, total int) {
+	for _, m := range pl.d.Members {
+		stays := m.Role == Voter && !slices.Contains(c.Demote, m.ID) &&
+			!slices.Contains(c.Remove, m.ID)
+		if !stays && !slices.Contains(c.Promote, m.ID) {
+			continue
+		}
+		total++
+		if pl.active(m.ID) {
+			live++
+		}
+	}
+	return live, total
+}
+
+// awaitLearners reports whether c must wait for the learners that it promotes. A
+// swap of voters waits for all of them. A group that only grows takes those that
+// have caught up, if the others, which may be down, would not be needed for a live
+// majority: a second copy now is better than three some day.
+func (pl planner) awaitLearners(c *Change) (Step, bool) {
+	ready := make([]raftyard.ReplicaID, 0, len(c.Promote))
+	var late raftyard.ReplicaID
+	for _, id := range c.Promote {
+		if pl.caughtUp(id) {
+			ready = append(ready, id)
+		} else {
+			late = id
+		}
+	}
+	if late == 0 {
+		return Step{}, false
+	}
+	if len(ready) == 0 || len(c.Demote)+len(c.Remove) > 0 || !pl.slow(late) {
+		return pl.wait("learner %d has not caught up", late), true
+	}
+	c.Promote = ready
+	return Step{}, false
+}
+
+// slow reports whether a learner will not catch up soon, as far as can be seen.
+func (pl planner) slow(id raftyard.ReplicaID) bool { return !pl.active(id) }
 
 func (pl planner) propose(c Change, why string) Step {
 	next, err := pl.d.Apply(c)

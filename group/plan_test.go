@@ -185,6 +185,7 @@ func TestPlan(t *testing.T) {
 		self   uint64
 		silent []raftyard.ReplicaID // not heard of
 		behind []raftyard.ReplicaID
+		gone   []raftyard.ReplicaID // behind, and not heard of
 		step   StepKind
 		next   string
 		to     raftyard.ReplicaID
@@ -208,6 +209,20 @@ func TestPlan(t *testing.T) {
 			name: "promote together", d: testDescriptor(Voter, Learner, Learner), self: 1,
 			want: Want{Voters: nodes(1, 2, 3)}, step: StepChange,
 			next: "1@1 voter, 2@2 incoming, 3@3 incoming",
+		},
+		{
+			name: "grow without the one that is down", d: testDescriptor(Voter, Learner, Learner),
+			self: 1, want: Want{Voters: nodes(1, 2, 3)}, gone: replicas(3), step: StepChange,
+			next: "1@1 voter, 2@2 voter, 3@3 learner",
+		},
+		{
+			name: "but swap all at once", d: testDescriptor(Voter, Voter, Learner, Learner),
+			self: 1, want: Want{Voters: nodes(1, 3, 4)}, gone: replicas(4), step: StepWait,
+			why: "learner 4",
+		},
+		{
+			name: "all learners are down", d: testDescriptor(Voter, Learner), self: 1,
+			want: Want{Voters: nodes(1, 2)}, gone: replicas(2), step: StepWait, why: "learner 2",
 		},
 		{
 			name: "leave what another has begun", d: testDescriptor(Voter, Incoming, Outgoing),
@@ -266,6 +281,9 @@ func TestPlan(t *testing.T) {
 			}
 			for _, id := range tt.behind {
 				p[id] = Progress{Match: 10, RecentActive: true}
+			}
+			for _, id := range tt.gone {
+				p[id] = Progress{Match: 10}
 			}
 			got := Plan(tt.d, tt.want, p, raftyard.ReplicaID(tt.self))
 			if got.Kind != tt.step || got.To != tt.to || !strings.Contains(got.Why, tt.why) {

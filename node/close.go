@@ -100,7 +100,7 @@ func (n *Node) stop() error {
 		errs = append(errs, n.transport.Close())
 	}
 	for _, r := range n.allReplicas() {
-		r.stopServing(ErrClosed)
+		r.worker.box.control(func() { r.worker.retire(r, ErrClosed) })
 	}
 	for _, w := range n.workers {
 		w.box.close()
@@ -131,11 +131,10 @@ func (n *Node) stop() error {
 	return nil
 }
 
-// halt waits until the worker has let go of a replica that serves nobody any
-// more: from then on it writes and sends nothing.
-func (w *worker) halt(r *replica) {
+// halt has the worker retire a replica, and waits for that.
+func (w *worker) halt(r *replica, reason error) {
 	done := make(chan struct{})
-	if !w.box.control(func() { w.remove(r); close(done) }) {
+	if !w.box.control(func() { w.retire(r, reason); close(done) }) {
 		return
 	}
 	select {

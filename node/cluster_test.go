@@ -31,6 +31,7 @@ type cluster struct {
 
 func newCluster(t *testing.T, count int) *cluster {
 	t.Helper()
+	t.Parallel() // much of a cluster's time is waiting for ticks
 	c := &cluster{
 		t: t, dir: t.TempDir(), nodes: make(map[raftyard.NodeID]*Node),
 	}

@@ -328,8 +328,6 @@ func (l *lifecycle) destroyAll(ds map[*replica]group.Descriptor) {
 		if l.node.replica(r.group) != r {
 			continue
 		}
-		r.stopServing(fmt.Errorf("%w: replica %d of group %d is removed",
-			ErrNoReplica, r.id, r.group))
 		last.NextReplica = max(last.NextReplica, r.id+1)
 		ws = append(ws, write{
 			kind: writeDestroy, group: r.group,
@@ -345,7 +343,8 @@ func (l *lifecycle) destroyAll(ds map[*replica]group.Descriptor) {
 	}
 	// Nothing of a replica may be written after its tombstone.
 	for _, r := range gone {
-		r.worker.halt(r)
+		r.worker.halt(r, fmt.Errorf("%w: replica %d of group %d is removed",
+			ErrNoReplica, r.id, r.group))
 	}
 	l.node.committer.submit(ws...)
 	for range ws {

@@ -265,7 +265,7 @@ func (n *Node) stopReplica(r *replica, reason error) {
 	}
 	n.metrics.replicasStopped.Add(1)
 	r.stopServing(reason)
-	r.worker.box.control(func() { r.worker.remove(r) })
+	r.worker.box.control(func() { r.worker.retire(r, reason) })
 	n.noteChange()
 }
 

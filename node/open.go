@@ -202,7 +202,7 @@ func (n *Node) load(r *replica, st storage.Replica) error {
 		Group: r.group, Node: n.cfg.ID, Replica: r.id, Incarnation: r.incarnation,
 		Storage: r.log, State: r.meta.State, Applied: r.machine.position.applied,
 		ElectionTicks: n.cfg.ElectionTicks, HeartbeatTicks: n.cfg.HeartbeatTicks,
-		Limits: n.cfg.Limits, Logger: n.logger,
+		Limits: n.cfg.Limits, Boot: n.store.Identity().Boot, Logger: n.logger,
 	})
 	if err != nil {
 		return err
@@ -290,7 +290,9 @@ func (w *worker) begin(r *replica) {
 		return
 	}
 	if voters := r.meta.State.Descriptor.Voters(); len(voters) == 1 && voters[0].ID == r.id {
-		// Nobody else could lead; there is nothing to wait for.
+		// Nobody else could lead; there is nothing to wait for. What is committed
+		// is handed out first: raft does not campaign over a change in it.
+		w.drain(r)
 		if err := r.raft.Campaign(); err != nil {
 			r.logger.Warn("campaign", errAttr(err))
 		}

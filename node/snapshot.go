@@ -116,6 +116,9 @@ func (n *Node) mark(m *machine, report func(snapshotResult)) {
 	switch {
 	case err != nil:
 		res.err = err
+	case res.at.state.Index > res.at.applied:
+		// After a restart the members are known before the log is applied again.
+		res.err = fmt.Errorf("index %d is not applied again yet", res.at.state.Index)
 	case durable && machineIndex < m.lastCommand:
 		res.err = fmt.Errorf("the state machine is durable up to index %d only, of %d",
 			machineIndex, m.lastCommand)

@@ -126,8 +126,19 @@ func (w *worker) add(r *replica) {
 	w.touch(r)
 }
 
-// remove forgets a replica that serves nobody any more.
-func (w *worker) remove(r *replica) {
+// retire ends a replica: whoever waits is told what is known of the outcome, and
+// from then on the replica writes and sends nothing.
+func (w *worker) retire(r *replica, reason error) {
+	w.guard(r, "end", func() {
+		for _, o := range r.raft.Close() {
+			w.conclude(r, o)
+		}
+		for _, wr := range r.reads {
+			wr.call.finish(group.Result{}, reason)
+		}
+		r.reads = nil
+	})
+	r.stopServing(reason)
 	if w.replicas[r.group] == r {
 		delete(w.replicas, r.group)
 	}
@@ -152,7 +163,13 @@ func (w *worker) receive(in *inbound) {
 	r := in.r
 	w.guard(r, "take a message", func() {
 		r.learn(raftyard.ReplicaID(in.m.GetFrom()), in.from)
-		if err := r.raft.Step(in.m); err != nil {
+		err := r.raft.Step(in.m)
+		if errors.Is(err, group.ErrDamaged) {
+			// The leader counts on entries that this log has lost.
+			w.node.stopReplica(r, fmt.Errorf("%w: %w", ErrFaulty, err))
+			return
+		}
+		if err != nil {
 			w.node.metrics.messagesRefused.Add(1)
 			return
 		}

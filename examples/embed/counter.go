@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
 	"sync/atomic"
 
@@ -33,11 +34,14 @@ func (c *counter) Snapshot() (group.Snapshot, error) { return snapshot(c.value()
 
 // Restore replaces the sum.
 func (c *counter) Restore(r io.Reader) error {
-	var b [8]byte
-	if _, err := io.ReadFull(r, b[:]); err != nil {
+	b, err := io.ReadAll(r) // to the end: only there it is certain that all has come
+	if err != nil {
 		return err
 	}
-	c.n.Store(binary.BigEndian.Uint64(b[:]))
+	if len(b) != 8 {
+		return fmt.Errorf("a counter's snapshot has 8 bytes, this one has %d", len(b))
+	}
+	c.n.Store(number(b))
 	return nil
 }
 
