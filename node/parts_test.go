@@ -118,7 +118,8 @@ func TestMadeUpGroupsLeaveNothing(t *testing.T) {
 	for g := range raftyard.GroupID(10_000) {
 		h.HandleEnvelopes(transport.Identity{Node: 2}, []transport.Envelope{{
 			Group: g + 100, Incarnation: raftyard.Incarnation{1}, Epoch: 1,
-			From: transport.Endpoint{Node: 2, Replica: 1}, To: transport.Endpoint{Node: 1, Replica: 2},
+			From: transport.Endpoint{Node: 2, Replica: 1},
+			To:   transport.Endpoint{Node: 1, Replica: 2},
 			Message: &raftpb.Message{
 				Type: raftpb.MsgHeartbeat.Enum(), From: new(uint64(1)), To: new(uint64(2)),
 				Term: new(uint64(1)),
@@ -183,7 +184,8 @@ func TestGroupGrowsThoughAVoterIsDown(t *testing.T) {
 		}
 	}
 	if voters < 2 || !slices.Contains(st.Problems, "under_replicated") {
-		t.Errorf("members %+v, problems %q; want two voters and the lack shown", st.Members, st.Problems)
+		t.Errorf("members %+v, problems %q; want two voters and the lack shown",
+			st.Members, st.Problems)
 	}
 	c.open(3, nil)
 	c.eventually("the group is complete", func() bool {

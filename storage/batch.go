@@ -133,9 +133,8 @@ func (b *Batch) Update(g raftyard.GroupID, u Update) {
 
 // Destroy replaces the group's replica, live or damaged, by a tombstone. Hard
 // state, log, snapshot and meta are gone with the same step; the space that the
-// log took is freed later, by the store. On a group without a live replica it
-// replaces the tombstone, or makes one: a replica that was never here can be
-// known to be too old.
+// log took is freed later, by the store. On a group that has a tombstone already
+// it replaces that; on one that was never here it is [ErrNotFound].
 func (b *Batch) Destroy(g raftyard.GroupID, t Tombstone) {
 	// The record of the tombstone, and three deletions.
 	b.add(op{kind: opDestroy, group: g, tombstone: t}, 4*recordCharge+int64(len(t.Data)))

@@ -61,8 +61,9 @@ func (c *crashScript) update(t failer, rng *rand.Rand, r *modelReplica) Update {
 	var u Update
 	start, last := r.bounds()
 	if rng.IntN(40) == 0 {
-		u.Snapshot, u.Reset = snapshotAt(last+3, r.term(t, last)+1), true
-		start, last = last+3, last+3
+		last += 3
+		u.Snapshot, u.Reset = snapshotAt(last, c.n/10+1), true
+		start = last
 	}
 	first := last + 1
 	if rng.IntN(8) == 0 && !u.Reset {
@@ -71,14 +72,13 @@ func (c *crashScript) update(t failer, rng *rand.Rand, r *modelReplica) Update {
 	term := c.n/10 + 1
 	for i := range uint64(1 + rng.IntN(5)) {
 		size := 10 + rng.IntN(300)
-		if rng.IntN(60) == 0 {
-			size = 66_000 // more than one record holds
+		if i == 0 && c.n%5 == uint64(r.info.Group) {
+			size = 30_000 // more than one record holds
 		}
 		u.Entries = append(u.Entries, &raftpb.Entry{
 			Index: new(first + i), Term: new(term),
 			Data: bytes.Repeat([]byte{byte(c.n), byte(first + i)}, size/2),
 		})
-		last = first + i
 	}
 	u.HardState = hardStateOf(term, 1, first)
 	if rng.IntN(10) == 0 && !u.Reset && first > start+1 && first-1 > r.snaps {
@@ -96,6 +96,7 @@ func TestCrashChild(t *testing.T) {
 	}
 	s := mustOpen(t, testOptions(dir))
 	defer mustClose(t, s)
+	s.recordLimit = 20_000
 	script := scriptOf(t, s)
 	for {
 		b := s.NewBatch()
@@ -146,7 +147,8 @@ func TestCrash(t *testing.T) {
 		s := mustOpen(t, testOptions(dir))
 		script := scriptOf(t, s)
 		if script.n != acked && script.n != acked+1 {
-			t.Fatalf("round %d: came back with batch %d, acknowledged was %d", round, script.n, acked)
+			t.Fatalf("round %d: came back with batch %d, acknowledged was %d",
+				round, script.n, acked)
 		}
 		acked = script.n
 		for g, want := range script.groups {
@@ -176,7 +178,7 @@ func runAndKill(t *testing.T, dir string, batches int) (acked uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := child.Start(); err != nil {
+	if err = child.Start(); err != nil {
 		t.Fatal(err)
 	}
 	var said strings.Builder

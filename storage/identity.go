@@ -116,7 +116,6 @@ func (id Identity) save(dir string) error {
 }
 
 func writeSynced(path string, b []byte) (err error) {
-	//nolint:gosec // in the data directory
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -129,7 +128,7 @@ func writeSynced(path string, b []byte) (err error) {
 }
 
 func syncDir(path string) (err error) {
-	d, err := os.Open(path) //nolint:gosec // the data directory
+	d, err := os.Open(path)
 	if err != nil {
 		return err
 	}
@@ -142,7 +141,7 @@ func syncDir(path string) (err error) {
 // makes up for a part that is missing.
 func loadIdentity(o Options) (Identity, error) {
 	path := filepath.Join(o.Dir, identityName)
-	b, err := os.ReadFile(path) //nolint:gosec // in the data directory
+	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return newIdentity(o)
 	}

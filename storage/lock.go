@@ -14,7 +14,6 @@ import (
 type dirLock struct{ file *os.File }
 
 func lockDirectory(path string) (*dirLock, error) {
-	//nolint:gosec // in the data directory
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func openSequenceNote(path string, id Identity) (*sequenceNote, error) {
 	if id.Boot == 0 {
 		flags |= os.O_CREATE | os.O_TRUNC
 	}
-	f, err := os.OpenFile(path, flags, 0o600) //nolint:gosec // in the data directory
+	f, err := os.OpenFile(path, flags, 0o600)
 	if err != nil {
 		return nil, err
 	}

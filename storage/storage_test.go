@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"flag"
 	"fmt"
 	"testing"
 
@@ -74,15 +75,27 @@ func entriesOf(first, n, term uint64) []*raftpb.Entry {
 }
 
 func snapshotAt(index, term uint64) *raftpb.Snapshot {
+	cs := raftpb.EnsureConfState(&raftpb.ConfState{Voters: []uint64{1, 2, 3}})
 	return &raftpb.Snapshot{
-		Data: fmt.Appendf(nil, "manifest %d.%d", term, index),
-		Metadata: &raftpb.SnapshotMetadata{
-			Index: &index, Term: &term, ConfState: raftpb.EnsureConfState(&raftpb.ConfState{Voters: []uint64{1, 2, 3}}),
-		},
+		Data:     fmt.Appendf(nil, "manifest %d.%d", term, index),
+		Metadata: &raftpb.SnapshotMetadata{Index: &index, Term: &term, ConfState: cs},
 	}
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	checks := "30" // a check opens and closes many stores; rapid's own default is 100
+	if testing.Short() {
+		checks = "8"
+	}
+	flag.Visit(func(f *flag.Flag) {
+		if f.Name == "rapid.checks" {
+			checks = f.Value.String()
+		}
+	})
+	if err := flag.Set("rapid.checks", checks); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -103,6 +103,9 @@ func (w *writer) add(o *op) error {
 }
 
 func (w *writer) destroy(st *stage, t Tombstone) error {
+	if !st.exists {
+		return fmt.Errorf("%w: group %d: nothing to destroy", ErrNotFound, st.group)
+	}
 	if err := w.checkValue(st, "tombstone", len(t.Data)); err != nil {
 		return err
 	}

@@ -221,7 +221,7 @@ func (l *link) read(s *session) error {
 			return err
 		}
 		if typ != framePong {
-			// The body belongs to the cargo.
+			buf = nil // the body may be in it, and belongs to the cargo now
 			if err := l.cargo.received(typ, body); err != nil {
 				return err
 			}

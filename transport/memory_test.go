@@ -132,6 +132,27 @@ func TestMemoryRequestLostOnTheWay(t *testing.T) {
 	})
 }
 
+// TestAnswersAreNotOverwritten keeps a small answer while pongs come in.
+func TestAnswersAreNotOverwritten(t *testing.T) {
+	memoryPair(t, func(t *testing.T, _ *Memory, nodes [2]*Transport, _ [2]*sink) {
+		time.Sleep(5 * time.Second)
+		var answers [][]byte
+		for n := range 5 {
+			got, err := nodes[0].Request(t.Context(), 2, 1, []byte{'#', byte(n)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers = append(answers, got)
+			time.Sleep(2 * time.Second)
+		}
+		for n, got := range answers {
+			if string(got) != string([]byte{'#', byte(n)}) {
+				t.Errorf("answer %d has become %q", n, got)
+			}
+		}
+	})
+}
+
 func TestMemoryDelays(t *testing.T) {
 	memoryPair(t, func(t *testing.T, m *Memory, nodes [2]*Transport, sinks [2]*sink) {
 		m.SetDelay(1, 2, 300*time.Millisecond, 200*time.Millisecond)

@@ -74,7 +74,6 @@ func (c *raftCargo) wait(ctx context.Context) {
 	select {
 	case <-p.queue.wake:
 		p.wanted = true
-		p.queue.poke() // it is also what makes the writer look
 	case <-ctx.Done():
 	}
 }
@@ -82,7 +81,7 @@ func (c *raftCargo) wait(ctx context.Context) {
 func (c *raftCargo) fill(buf []byte) (_ []byte, n int) {
 	p := (*peer)(c)
 	batch := p.nextBatch()
-	defer func() { clear(p.batch[:cap(p.batch)]) }() // it must not keep payloads alive
+	defer func() { clear(p.batch) }() // it must not keep payloads alive
 	if len(batch) == 0 {
 		return buf, 0
 	}
@@ -143,6 +142,7 @@ func (c *raftCargo) up(s *session) {
 	p.connects++
 	p.mu.Unlock()
 	p.queue.open()
+	p.queue.poke()
 	p.t.cfg.Handler.PeerChanged(p.node, true)
 }
 

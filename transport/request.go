@@ -179,7 +179,6 @@ func (rc *requestCargo) wait(ctx context.Context) {
 		wanted := len(rc.waiting) > 0
 		rc.mu.Unlock()
 		if wanted {
-			rc.poke() // for the writer
 			return
 		}
 		select {
@@ -249,6 +248,7 @@ func (rc *requestCargo) up(s *session) {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	rc.session = s
+	rc.poke()
 }
 
 // down ends all calls. Those that come before the next attempt end at once.

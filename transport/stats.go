@@ -67,11 +67,11 @@ type Stats struct {
 	RequestsSent, RequestsFailed  uint64 // requests of this node
 	RequestsHandled, RequestsBusy uint64 // requests of peers
 
-	SnapshotsSent, SnapshotsFailed             uint64 // sent by this node and accepted, or not
-	SnapshotsReceived, SnapshotsRejected       uint64 // received by this node and accepted, or not
-	SnapshotsBusy                              uint64 // not begun for lack of a slot here
-	SnapshotBytesSent, SnapshotBytesReceived   uint64
-	SnapshotsSending, SnapshotsReceiving, Peer int // now
+	SnapshotsSent, SnapshotsFailed              uint64 // sent by this node and accepted, or not
+	SnapshotsReceived, SnapshotsRejected        uint64 // received by this node and accepted, or not
+	SnapshotsBusy                               uint64 // not begun for lack of a slot here
+	SnapshotBytesSent, SnapshotBytesReceived    uint64
+	SnapshotsSending, SnapshotsReceiving, Peers int // now
 }
 
 // PeerStatus is what a transport knows of one peer now.
@@ -123,7 +123,7 @@ func (t *Transport) Stats() Stats {
 		}
 	}
 	t.mu.Lock()
-	s.Peer = len(t.peers)
+	s.Peers = len(t.peers)
 	t.mu.Unlock()
 	return s
 }

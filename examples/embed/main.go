@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -23,10 +24,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	err = run(context.Background(), dir)
-	if rerr := os.RemoveAll(dir); err == nil {
-		err = rerr
-	}
+	err = errors.Join(run(context.Background(), dir), os.RemoveAll(dir))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -34,60 +32,59 @@ func main() {
 }
 
 // run is all that an embedding program does: open, create, propose, view, close.
-func run(ctx context.Context, dir string) error {
+func run(ctx context.Context, dir string) (err error) {
 	nodes, err := open(ctx, dir, 3)
+	defer func() { err = errors.Join(err, closeAll(ctx, nodes)) }()
 	if err != nil {
 		return err
 	}
 	spec := node.Spec{ID: 7, Kind: "counter", Voters: []raftyard.NodeID{1, 2, 3}}
-	if _, err := nodes[0].CreateGroup(ctx, spec); err != nil {
+	if _, err = nodes[0].CreateGroup(ctx, spec); err != nil {
 		return err
 	}
 	for i, n := range nodes { // any node may propose
-		res, err := n.Propose(ctx, 7, []byte{byte(i + 1)})
-		if err != nil {
-			return err
+		res, perr := n.Propose(ctx, 7, []byte{byte(i + 1)})
+		if perr != nil {
+			return perr
 		}
 		fmt.Printf("node %d added %d: the counter is at %d\n", n.ID(), i+1, number(res.Data))
 	}
-	err = node.View(ctx, nodes[2], 7, node.Linearizable, func(c *counter) error {
+	return node.View(ctx, nodes[2], 7, node.Linearizable, func(c *counter) error {
 		fmt.Printf("node %d reads %d\n", nodes[2].ID(), c.value())
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	for _, n := range nodes {
-		if err := n.Close(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
-// open opens count nodes that know each other.
-func open(ctx context.Context, dir string, count int) ([]*node.Node, error) {
+// open opens count nodes that know each other, on free ports of this machine.
+func open(ctx context.Context, dir string, count int) (nodes []*node.Node, err error) {
 	var peers []node.Peer
 	var listeners []net.Listener
 	for i := range count {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
+		l, lerr := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		if lerr != nil {
+			return nil, lerr
 		}
 		listeners = append(listeners, l)
 		peers = append(peers, node.Peer{ID: raftyard.NodeID(i + 1), Addr: l.Addr().String()})
 	}
-	var nodes []*node.Node
 	for i, p := range peers {
-		n, err := node.Open(ctx, node.Config{
+		n, oerr := node.Open(ctx, node.Config{
 			ID: p.ID, Dir: filepath.Join(dir, p.ID.String()), Cluster: "example",
 			Peers: peers, Listener: listeners[i],
 			Kinds: map[string]group.Factory{"counter": newCounter},
 		})
-		if err != nil {
-			return nil, err
+		if oerr != nil {
+			return nodes, oerr
 		}
 		nodes = append(nodes, n)
 	}
 	return nodes, nil
+}
+
+func closeAll(ctx context.Context, nodes []*node.Node) error {
+	var errs []error
+	for _, n := range nodes {
+		errs = append(errs, n.Close(ctx))
+	}
+	return errors.Join(errs...)
 }

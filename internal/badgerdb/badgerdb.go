@@ -162,7 +162,7 @@ func (o Options) badger() badger.Options {
 	b.NumVersionsToKeep = 1
 	b.MetricsEnabled = false // expvar, so global
 	b.CompactL0OnClose = false
-	b.ChecksumVerificationMode = options.OnTableRead
+	b.ChecksumVerificationMode = options.NoVerification // checkTables has done it
 	b.VerifyValueChecksum = true
 	b.MemTableSize = o.MemTableSize
 	b.NumMemtables = numMemtables

@@ -45,6 +45,9 @@ func (db *DB) Commit(fn func(*badger.Txn) error) error {
 	db.committed.Store(last + 1)
 	db.wal.afterCommit()
 	if (last+1)%discardEvery == 0 {
+		// Always below the newest commit, so that whatever compaction drops, the
+		// newest version in the files stays that of the newest commit: recovery and
+		// checkTables count on it.
 		db.SetDiscardTs(db.readers.oldest(last))
 	}
 	return nil

@@ -107,7 +107,7 @@ func prepare(o Options, bopts badger.Options) (err error) {
 // damage: it is written, and its directory synced, before any of them.
 func readManifest(f files, bopts badger.Options) (m badger.Manifest, err error) {
 	path := filepath.Join(f.dir, badger.ManifestFilename)
-	file, err := os.Open(path) //nolint:gosec // a fixed name in the database's directory
+	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if n := len(f.tables) + len(f.wals); n != 0 {
 			return m, fmt.Errorf("%w: %s is missing beside %d tables and write-ahead logs",

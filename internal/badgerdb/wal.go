@@ -227,7 +227,7 @@ func checkWAL(path string) (walContent, error) {
 
 // readSparse returns the file without the hole at its end.
 func readSparse(path string) (b []byte, err error) {
-	f, err := os.Open(path) //nolint:gosec // a name from the database's own directory
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}

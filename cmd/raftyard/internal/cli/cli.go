@@ -100,13 +100,6 @@ talks to one. Start with a whole cluster in one process:
   raftyard demo`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			if err := a.flags.check(); err != nil {
-				return err
-			}
-			a.started = true
-			return nil
-		},
 	}
 	root.SetIn(a.env.Stdin)
 	root.SetOut(a.env.Stdout)
@@ -133,7 +126,27 @@ talks to one. Start with a whole cluster in one process:
 		inGroup(helpGroup, a.versionCommand()),
 		exitCodesTopic(),
 	)
+	a.noteStart(root)
 	return root
+}
+
+// noteStart has every command note that it runs: what fails before is the usage.
+// Cobra's own hooks come too early, before it has looked for obligatory flags.
+func (a *app) noteStart(cmd *cobra.Command) {
+	for _, child := range cmd.Commands() {
+		a.noteStart(child)
+	}
+	run := cmd.RunE
+	if run == nil {
+		return
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := a.flags.check(); err != nil {
+			return err
+		}
+		a.started = true
+		return run(cmd, args)
+	}
 }
 
 // The headings of the list of commands.
