@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/raftyard/raftyard"
@@ -40,10 +41,9 @@ func (n *Node) handOver(ctx context.Context) {
 	poll := time.NewTicker(n.cfg.TickInterval / 2)
 	defer poll.Stop()
 	for {
-		led := 0
+		led, live := 0, n.liveNodes()
 		for _, r := range n.allReplicas() {
-			if v := r.view.Load(); r.serving() && v.initialized() && v.Leader == r.id &&
-				len(v.State.Descriptor.Voters()) > 1 {
+			if r.serving() && r.view.Load().couldHandOver(r, live) {
 				led++
 				r.worker.box.control(func() {
 					r.worker.guard(r, "hand over", func() { r.worker.handOver(r) })
@@ -60,6 +60,16 @@ func (n *Node) handOver(ctx context.Context) {
 		case <-poll.C:
 		}
 	}
+}
+
+// couldHandOver reports whether the replica leads, and another voter is connected.
+func (v *view) couldHandOver(r *replica, live map[raftyard.NodeID]bool) bool {
+	if !v.initialized() || v.Leader != r.id {
+		return false
+	}
+	return slices.ContainsFunc(v.State.Descriptor.Voters(), func(m group.Member) bool {
+		return m.ID != r.id && live[m.Node]
+	})
 }
 
 // handOver transfers the leadership to the member that has most of the log and
