@@ -107,7 +107,7 @@ func (l *loader) file() bool {
 }
 
 func readFile(path string) (data []byte, err error) {
-	f, err := os.Open(path) //nolint:gosec // the operator names the file
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, reason(err)
 	}

@@ -270,7 +270,8 @@ func malformed(data []byte, offset int64, err error) error {
 	}
 	if te, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		offset = te.Offset
-		what = fmt.Sprintf("%s is %s, want %s", fieldName(te.Field), article(te.Value), kindName(te))
+		what = fmt.Sprintf("%s is %s, want %s",
+			fieldName(te.Field), article(te.Value), kindName(te))
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		offset, what = int64(len(data)), "the JSON ends too early"
@@ -290,10 +291,10 @@ func fieldName(field string) string {
 
 // article returns what encoding/json calls a kind of value, with its article.
 func article(kind string) string {
-	switch {
-	case kind == "array":
+	switch kind {
+	case "array":
 		return "a list"
-	case kind == "object":
+	case "object":
 		return "an object"
 	default:
 		return "a " + kind

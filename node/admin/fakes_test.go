@@ -246,7 +246,7 @@ func newHandler(t *testing.T, cfg Config) (*Handler, *fakeNode, *fakeKV) {
 }
 
 // ask sends one request to a handler. Headers are "Name: value".
-func ask(h http.Handler, method, target, body string, headers ...string) *http.Response {
+func ask(h http.Handler, method, target, body string, headers ...string) answer {
 	var reader io.Reader
 	if body != "" {
 		reader = strings.NewReader(body)
@@ -258,7 +258,14 @@ func ask(h http.Handler, method, target, body string, headers ...string) *http.R
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	return w.Result()
+	return answer{StatusCode: w.Code, Header: w.Header(), Body: w.Body.String()}
+}
+
+// An answer is a whole one of a handler.
+type answer struct {
+	StatusCode int
+	Header     http.Header
+	Body       string
 }
 
 // text reads the body of an answer.

@@ -110,8 +110,7 @@ func shape(typ reflect.Type) string {
 
 func fields(typ reflect.Type) string {
 	var b strings.Builder
-	for i := range typ.NumField() {
-		f := typ.Field(i)
+	for f := range typ.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous && name == "" {
 			b.WriteString(fields(f.Type))

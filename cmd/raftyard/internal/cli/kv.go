@@ -156,7 +156,7 @@ func (a *app) value(arg string) (value []byte, err error) {
 	case arg == "-":
 		from = a.env.Stdin
 	case isFile:
-		file, failed := os.Open(name) //nolint:gosec // whoever runs the command names the file
+		file, failed := os.Open(name)
 		if failed != nil {
 			return nil, usageError{failed}
 		}

@@ -1,0 +1,86 @@
+package client
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/raftyard/raftyard"
+)
+
+func TestAddresses(t *testing.T) {
+	good, err := New(Config{Addrs: []string{"h:1", "http://h:2", "https://[::1]:3/"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(good.Addrs(), " "); got != "http://h:1 http://h:2 https://[::1]:3" {
+		t.Errorf("addresses = %s", got)
+	}
+	for _, bad := range []string{"", "ftp://h:1", "http://h:1/p", "http://h:1?q=1", "http://u@h"} {
+		if _, err := New(Config{Addrs: []string{bad}}); err == nil {
+			t.Errorf("New(%q) succeeded, want an error", bad)
+		}
+	}
+	if _, err := New(Config{}); err == nil {
+		t.Error("New without addresses succeeded, want an error")
+	}
+}
+
+func TestEscapeKey(t *testing.T) {
+	for key, want := range map[string]string{
+		"aZ09-_": "aZ09-_", "a/b": "a%2Fb", "..": "%2E%2E", "\x00\xff": "%00%FF", "~": "%7E",
+	} {
+		if got := escapeKey([]byte(key)); got != want {
+			t.Errorf("escapeKey(%q) = %s, want %s", key, got, want)
+		}
+	}
+}
+
+// TestOtherServers: what answers without being a node says nothing about what a
+// node did.
+func TestOtherServers(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
+			return
+		}
+		http.Error(w, "bad gateway", http.StatusBadGateway)
+	}))
+	defer server.Close()
+	c, err := New(Config{Addrs: []string{server.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = c.Put(t.Context(), 1, []byte("k"), nil, Cond{})
+	if p, ok := errors.AsType[*Problem](err); !ok || p.Status != 502 || NotApplied(err) {
+		t.Errorf("a put answered 502 by a proxy = %v, want an unknown outcome", err)
+	}
+	_, err = c.Status(t.Context())
+	if _, ok := errors.AsType[*Problem](err); err == nil || ok && !NotApplied(err) {
+		t.Errorf("a redirected read = %v, want an error without effect", err)
+	}
+}
+
+func TestDeadlineOfTheNodeComesFirst(t *testing.T) {
+	timeouts := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		timeouts <- r.URL.Query().Get("timeout")
+		_, _ = w.Write([]byte("{}"))
+	}))
+	defer server.Close()
+	c, err := New(Config{Addrs: []string{server.URL}, Timeout: 4 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Group(t.Context(), raftyard.GroupID(7)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := time.ParseDuration(<-timeouts); err != nil || got > 3500*time.Millisecond {
+		t.Errorf("the node was given %v, %v, want less than the client waits", got, err)
+	}
+}

@@ -1,0 +1,117 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/config"
+)
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
+
+// options returns those of a cluster of one with one group.
+func options(t *testing.T, dir string) Options {
+	t.Helper()
+	http, peer := listen(t), listen(t)
+	return Options{
+		HTTP: http, Peer: peer,
+		Config: config.Config{
+			Cluster: "c",
+			Node:    config.Node{ID: 1, DataDir: dir},
+			Nodes:   []config.Peer{{ID: 1, Peer: peer.Addr().String()}},
+			Groups:  []config.Group{{ID: 1, Kind: "kv", Voters: []raftyard.NodeID{1}}},
+			Raft:    config.Raft{Tick: 10 * time.Millisecond, ElectionTicks: 10, HeartbeatTicks: 2},
+		},
+	}
+}
+
+// TestCloseEndsEverything: no goroutine and no port is left, also when a client
+// holds a connection with half a request.
+func TestCloseEndsEverything(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	d, err := Start(t.Context(), options(t, t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", d.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = io.WriteString(conn, "PUT /v1/groups/1/kv/k HTTP/1.1\r\nHost: h\r\n"+
+		"Content-Length: 9\r\n\r\nhalf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if err := d.Close(t.Context()); err != nil {
+		t.Errorf("Close = %v", err)
+	}
+	if took := time.Since(begun); took > StopLimit {
+		t.Errorf("Close took %v, want at most %v", took, StopLimit)
+	}
+	if ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", d.Addr().String()); err != nil {
+		t.Errorf("the port is still taken: %v", err)
+	} else if err := ln.Close(); err != nil {
+		t.Error(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// TestStartFailsWhole: a start that fails leaves nothing behind, so that the
+// directory can be used at once.
+func TestStartFailsWhole(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	dir := filepath.Join(t.TempDir(), "n1")
+	bad := options(t, dir)
+	bad.Config.Groups[0].Kind = "none"
+	if _, err := Start(t.Context(), bad); err == nil {
+		t.Fatal("a group of an unknown kind was accepted")
+	}
+	if _, err := bad.HTTP.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener is still open: %v", err)
+	}
+	d, err := Start(t.Context(), options(t, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Start(t.Context(), options(t, dir))
+	if err == nil || !strings.Contains(err.Error(), "in use by process") {
+		t.Errorf("a second start on the directory = %v, want it to name the process", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := d.Close(ended); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLogger(t *testing.T) {
+	var out bytes.Buffer
+	l := NewLogger(&out, config.Log{Level: "warn", Format: "json"})
+	l.Info("quiet")
+	l.With(slog.Int("group", 7)).Warn("loud", slog.Any("why", errors.New("because")))
+	if got := out.String(); strings.Contains(got, "quiet") ||
+		!strings.Contains(got, `"group":7`) || !strings.Contains(got, `"why":"because"`) {
+		t.Errorf("log = %s", got)
+	}
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"raftyard": main})
+}
+
+// TestScripts runs testdata/*.txtar: the program as its users see it. Beside what
+// testscript has, they know
+//
+//	exits CODE PROGRAM ARGS...   runs it and wants this exit code
+//	demo ARGS...                 starts raftyard demo --http-port 0 and sets $N1, $N2, ...
+//	stopdemo                     interrupts it: it must exit 0 within 5 s
+//	http METHOD URL [BODY]       prints the status, the ETag and the body
+//	ports NAME...                sets each variable to a free port
+//	await URL                    waits until it answers 200
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			env.Values[demoKey{}] = &demoHolder{}
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits":    cmdExits,
+			"demo":     cmdDemo,
+			"stopdemo": cmdStopDemo,
+			"http":     cmdHTTP,
+			"ports":    cmdPorts,
+			"await":    cmdAwait,
+		},
+	})
+}
+
+// patience bounds everything that is waited for.
+const patience = 30 * time.Second
+
+func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// A demoProcess is a running demo.
+type demoProcess struct {
+	cmd    *exec.Cmd
+	output *bytes.Buffer
+	copied chan struct{} // closed when all of its output is in output
+}
+
+// demoKey finds the demo of a script among its values.
+type demoKey struct{}
+
+// A demoHolder holds the demo that a script runs, or nil.
+type demoHolder struct{ p *demoProcess }
+
+func (h *demoHolder) take() *demoProcess {
+	p := h.p
+	h.p = nil
+	return p
+}
+
+func holderOf(ts *testscript.TestScript) *demoHolder {
+	holder, ok := ts.Value(demoKey{}).(*demoHolder)
+	if !ok {
+		ts.Fatalf("the script has no holder of a demo")
+	}
+	return holder
+}
+
+func cmdDemo(ts *testscript.TestScript, _ bool, args []string) {
+	program, err := lookPath(ts, "raftyard")
+	ts.Check(err)
+	p := &demoProcess{output: &bytes.Buffer{}, copied: make(chan struct{})}
+	p.cmd = exec.CommandContext(context.Background(), program,
+		append([]string{"demo", "--http-port", "0"}, args...)...)
+	p.cmd.Dir = ts.Getenv("WORK")
+	p.cmd.Env = append(os.Environ(), "TMPDIR="+ts.Getenv("WORK")+"/tmp")
+	ts.Check(os.MkdirAll(ts.Getenv("WORK")+"/tmp", 0o750))
+	out, err := p.cmd.StdoutPipe()
+	ts.Check(err)
+	p.cmd.Stderr = ts.Stderr()
+	ts.Check(p.cmd.Start())
+	holder := holderOf(ts)
+	holder.p = p
+	ts.Defer(func() {
+		if left := holder.take(); left != nil { // the script has failed
+			_ = left.cmd.Process.Kill()
+			<-left.copied
+			_ = left.cmd.Wait()
+		}
+	})
+	ready := make(chan []string, 1)
+	go p.copy(out, ready)
+	select {
+	case nodes := <-ready:
+		for i, addr := range nodes {
+			ts.Setenv("N"+strconv.Itoa(i+1), addr)
+		}
+	case <-time.After(patience):
+		ts.Fatalf("the demo is not ready")
+	}
+	_, err = ts.Stdout().Write(p.output.Bytes())
+	ts.Check(err)
+}
+
+// copy reads what the demo prints, and sends the addresses of its nodes when it
+// is ready.
+func (p *demoProcess) copy(out io.Reader, ready chan<- []string) {
+	defer close(p.copied)
+	var nodes []string
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		line := lines.Text()
+		p.output.WriteString(line + "\n")
+		f := strings.Fields(line)
+		if len(f) == 5 && strings.HasPrefix(f[1], "http://") && len(f[0]) == 1 {
+			nodes = append(nodes, f[1])
+		}
+		if strings.HasPrefix(line, "Ctrl-C") {
+			ready <- nodes
+			break
+		}
+	}
+	_, _ = io.Copy(io.Discard, out)
+}
+
+// lookPath finds a program on the script's PATH.
+func lookPath(ts *testscript.TestScript, name string) (string, error) {
+	for dir := range strings.SplitSeq(ts.Getenv("PATH"), string(os.PathListSeparator)) {
+		if path, err := exec.LookPath(dir + "/" + name); err == nil {
+			return path, nil
+		}
+	}
+	return "", exec.ErrNotFound
+}
+
+func cmdStopDemo(ts *testscript.TestScript, _ bool, _ []string) {
+	p := holderOf(ts).take()
+	if p == nil {
+		ts.Fatalf("no demo runs")
+	}
+	begun := time.Now()
+	ts.Check(p.cmd.Process.Signal(os.Interrupt))
+	<-p.copied
+	if err := p.cmd.Wait(); err != nil {
+		ts.Fatalf("the demo ended with %v, want 0", err)
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		ts.Fatalf("the demo took %v to stop, want at most 5 s", took)
+	}
+}
+
+func cmdHTTP(ts *testscript.TestScript, _ bool, args []string) {
+	body := ""
+	if len(args) > 2 {
+		body = args[2]
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, args[0], args[1], strings.NewReader(body))
+	ts.Check(err)
+	resp, err := http.DefaultClient.Do(r)
+	ts.Check(err)
+	text, err := io.ReadAll(resp.Body)
+	ts.Check(errors.Join(err, resp.Body.Close()))
+	_, err = io.WriteString(ts.Stdout(), resp.Status+" "+resp.Header.Get("ETag")+"\n"+string(text))
+	ts.Check(err)
+}
+
+func cmdPorts(ts *testscript.TestScript, _ bool, args []string) {
+	var taken []net.Listener
+	for _, name := range args {
+		ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		ts.Check(err)
+		taken = append(taken, ln)
+		_, port, err := net.SplitHostPort(ln.Addr().String())
+		ts.Check(err)
+		ts.Setenv(name, port)
+	}
+	for _, ln := range taken {
+		ts.Check(ln.Close())
+	}
+}
+
+func cmdAwait(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, args[0], http.NoBody)
+		ts.Check(err)
+		if resp, err := http.DefaultClient.Do(r); err == nil {
+			ts.Check(resp.Body.Close())
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			ts.Fatalf("%s does not answer 200", args[0])
+		}
+	}
+}
