@@ -1,9 +1,11 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -86,6 +88,10 @@ func (w *worker) collect() {
 	clear(w.dirty)
 	w.dirty = w.dirty[:0]
 	if len(w.outgoing) > 0 {
+		// One push for each peer; the order within a peer stays.
+		slices.SortStableFunc(w.outgoing, func(a, b transport.Envelope) int {
+			return cmp.Compare(a.To.Node, b.To.Node)
+		})
 		w.node.transport.Send(w.outgoing)
 		w.outgoing = nil // the transport keeps it
 	}
