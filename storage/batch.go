@@ -143,11 +143,16 @@ func (b *Batch) Destroy(g raftyard.GroupID, t Tombstone) {
 // MarkPurged notes in the group's tombstone that all else of the destroyed
 // replica is gone too.
 func (b *Batch) MarkPurged(g raftyard.GroupID) {
-	size := int64(recordCharge)
+	var data int // of the tombstone that is there, or comes to be in this batch
 	if r, ok := b.store.Replica(g); ok && r.Tombstone != nil {
-		size += int64(len(r.Tombstone.Data))
+		data = len(r.Tombstone.Data)
 	}
-	b.add(op{kind: opPurged, group: g}, size)
+	for i := range b.ops {
+		if o := &b.ops[i]; o.group == g && o.kind == opDestroy {
+			data = max(data, len(o.tombstone.Data))
+		}
+	}
+	b.add(op{kind: opPurged, group: g}, recordCharge+int64(data))
 }
 
 func (b *Batch) add(o op, bytes int64) {

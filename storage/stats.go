@@ -27,9 +27,17 @@ type stats struct {
 	cacheHits, cacheMisses, recordsRead              atomic.Int64
 }
 
+// Reserve returns how many bytes of free disk space the store should have while
+// it runs. Badger writes through memory maps, where a full disk is a fatal signal:
+// with less than this, stop taking work that grows.
+func (s *Store) Reserve() int64 { return s.db.Reserve() }
+
 // Stats returns the counters. It does not wait for a commit.
 func (s *Store) Stats() Stats {
-	lsm, _ := s.db.Size()
+	var tables int64
+	for _, level := range s.db.Levels() {
+		tables += level.Size
+	}
 	st := Stats{
 		Commits:     s.stats.commits.Load(),
 		Updates:     s.stats.updates.Load(),
@@ -43,7 +51,7 @@ func (s *Store) Stats() Stats {
 		CacheBytes:  s.cache.used.Load(),
 		Garbage:     s.garbage.size.Load(),
 		Sequence:    s.durable.Load(),
-		TableBytes:  lsm,
+		TableBytes:  tables,
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()

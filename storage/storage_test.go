@@ -84,7 +84,7 @@ func snapshotAt(index, term uint64) *raftpb.Snapshot {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	checks := "30" // a check opens and closes many stores; rapid's own default is 100
+	checks := "20" // a check opens and closes many stores; rapid's own default is 100
 	if testing.Short() {
 		checks = "8"
 	}

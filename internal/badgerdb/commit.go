@@ -69,6 +69,15 @@ func (db *DB) MaxTxnCount() int64 { return db.maxTxnCount }
 // Badger's value log, whose sync errors are not reported; do not set one.
 func (db *DB) MaxValueBytes() int64 { return db.maxValue }
 
+// Reserve returns how many bytes of free space the database should have while it
+// runs: for all memtables and their logs, and for compactions that have fallen
+// behind as far as Badger lets them.
+func (db *DB) Reserve() int64 {
+	o := db.Opts()
+	return int64(numMemtables+2)*o.MemTableSize*115/100 +
+		2*int64(o.NumLevelZeroTablesStall)*o.MemTableSize
+}
+
 // View runs fn with a read-only transaction at the newest commit.
 func (db *DB) View(fn func(*badger.Txn) error) error {
 	s := db.Snapshot()
