@@ -45,14 +45,17 @@ type Daemon struct {
 	served chan error // what Serve has returned
 	addr   net.Addr
 
+	cancelRequests context.CancelFunc // ends every request that is under way
+
 	// handler is replaced when the node is open.
 	handler atomic.Pointer[http.Handler]
 }
 
 // Limits of a stop. Together they are less than what supervisors usually grant.
 const (
-	requestsLimit = 3 * time.Second // for requests that are under way
-	nodeLimit     = 4 * time.Second // for handing leaderships over
+	requestsLimit = 3 * time.Second        // for requests that are under way
+	answersLimit  = 500 * time.Millisecond // for answers to those that have not ended by then
+	nodeLimit     = 4 * time.Second        // for handing leaderships over
 	// StopLimit is how long Close takes at most.
 	StopLimit = 9 * time.Second
 )
@@ -73,7 +76,7 @@ func Start(ctx context.Context, o Options) (_ *Daemon, err error) {
 	if err := d.listen(ctx); err != nil {
 		return nil, err
 	}
-	d.serve()
+	d.serve() //nolint:contextcheck // the server outlives ctx
 	if err := d.open(ctx); err != nil {
 		return nil, err
 	}
@@ -111,12 +114,15 @@ func bind(ctx context.Context, key, addr string) (net.Listener, error) {
 // serve starts the HTTP server. It ends when Close or abandon shuts it down.
 func (d *Daemon) serve() {
 	d.addr = d.opts.HTTP.Addr()
+	base, cancel := context.WithCancel(context.Background())
+	d.cancelRequests = cancel
 	starting := admin.Starting()
 	d.handler.Store(&starting)
 	d.server = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			(*d.handler.Load()).ServeHTTP(w, r)
 		}),
+		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 5 * time.Second,
 		// The handler ends each body at the request's own deadline; this one is
 		// for what is left unread.
@@ -224,18 +230,30 @@ func (d *Daemon) Close(ctx context.Context) error {
 
 func (d *Daemon) close(ctx context.Context) error {
 	d.closeServer(ctx)
+	d.cancelRequests()
 	ctx, cancel := context.WithTimeout(ctx, nodeLimit)
 	defer cancel()
 	return errors.Join(d.node.Close(ctx), d.state.close())
 }
 
+// closeServer takes no more requests and waits for those under way. One that does
+// not end, because its group has no leader perhaps, is ended: its client still
+// reads whether it may have had an effect.
 func (d *Daemon) closeServer(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, requestsLimit)
-	defer cancel()
-	if err := d.server.Shutdown(ctx); err != nil {
+	if d.shutdown(ctx, requestsLimit) == nil {
+		return
+	}
+	d.cancelRequests()
+	if err := d.shutdown(context.WithoutCancel(ctx), answersLimit); err != nil {
 		d.logger.Warn("requests cut off", slog.Any("error", err))
 		d.cut()
 	}
+}
+
+func (d *Daemon) shutdown(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return d.server.Shutdown(ctx)
 }
 
 // CloseListeners stops serving at once, without waiting for anybody: nothing
@@ -243,6 +261,7 @@ func (d *Daemon) closeServer(ctx context.Context) {
 func (d *Daemon) CloseListeners() { d.cut() }
 
 func (d *Daemon) cut() {
+	d.cancelRequests()
 	if err := d.server.Close(); err != nil {
 		d.logger.Debug("close server", slog.Any("error", err))
 	}
