@@ -155,3 +155,16 @@ func (n *Node) Ready() (bool, []Check) {
 // Live returns an error when the process cannot work any more and should be
 // restarted. It asks neither raft nor the disk.
 func (n *Node) Live() error { return n.Err() }
+
+// Kind returns the name of a group's state machine, as far as this node knows: a
+// group that has just been created elsewhere may be unknown here for a moment.
+func (n *Node) Kind(g raftyard.GroupID) (string, bool) {
+	if g == raftyard.SystemGroup {
+		return systemKind, true
+	}
+	rec, ok := n.registry.Group(g)
+	if !ok || rec.Deleted {
+		return "", false
+	}
+	return rec.Kind, true
+}
