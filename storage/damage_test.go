@@ -121,9 +121,10 @@ func TestDamagedRecordStopsOneReplica(t *testing.T) {
 			}, "slot 9: checksum",
 		},
 		{
-			"unknown format", put(key(kindHead), []byte{0, 0, 0, 0, 9, 40: 0}), "format 9 is unknown",
+			"unknown format", put(key(kindHead), []byte{0, 0, 0, 0, 9, 40: 0}),
+			"format 9 is unknown",
 		},
-		{"another incarnation", put(key(kindHead), headWith(foreign, good)), "is of replica"},
+		{"another incarnation", put(key(kindHead), headWith(foreign, good)), "of replica"},
 		{
 			"commit beyond the end", put(key(kindHead), headWith(p, head{
 				hard: hardState{true, 1, 1, 12}, start: 4, startTerm: 1, last: 11,

@@ -101,7 +101,7 @@ func TestHalfOfTheNoteIsEnough(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = f.WriteAt([]byte("torn"), place*notePlace)
-		if err := errors.Join(err, f.Close()); err != nil {
+		if err = errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)
 		}
 		s := mustOpen(t, o)

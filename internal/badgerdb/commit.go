@@ -38,12 +38,15 @@ func (db *DB) Commit(fn func(*badger.Txn) error) error {
 	if txn.Commit() == nil {
 		return nil
 	}
-	if err := txn.CommitAt(last+1, nil); err != nil {
+	err := txn.CommitAt(last+1, nil)
+	if err == nil {
+		err = db.wal.afterCommit()
+	}
+	if err != nil {
 		db.failed = fmt.Errorf("badgerdb: commit %d: %w: %w", last+1, ErrFailed, err)
 		return db.failed
 	}
 	db.committed.Store(last + 1)
-	db.wal.afterCommit()
 	if (last+1)%discardEvery == 0 {
 		// Always below the newest commit, so that whatever compaction drops, the
 		// newest version in the files stays that of the newest commit: recovery and
