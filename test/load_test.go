@@ -3,6 +3,7 @@
 package test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -29,6 +30,7 @@ type load struct {
 	nodes   []*cluster.Node
 	groups  []raftyard.GroupID
 	clients int
+	prefix  string
 	size    int // of a value, bytes
 	keys    []ledger
 	tally   *tally
@@ -73,12 +75,14 @@ type loadSpec struct {
 	groups  []raftyard.GroupID
 	clients int
 	keys    int
-	size    int // of a value, bytes; at least 32
+	prefix  string // of the names of the keys; default: key
+	size    int    // of a value, bytes; at least 32
 }
 
 func newLoad(s loadSpec) *load {
 	return &load{
-		nodes: s.nodes, groups: s.groups, clients: s.clients, size: max(s.size, 32),
+		nodes: s.nodes, groups: s.groups, clients: s.clients,
+		prefix: cmp.Or(s.prefix, "key"), size: max(s.size, 32),
 		keys: make([]ledger, s.keys), tally: newTally(), stop: make(chan struct{}),
 	}
 }
@@ -129,12 +133,15 @@ func (l *load) run(ctx context.Context, w int) {
 	}
 }
 
-func (l *load) pause() {
-	timer := time.NewTimer(10 * time.Millisecond)
+func (l *load) pause() { pause(10*time.Millisecond, l.stop) }
+
+// pause keeps a client that was refused from asking again at once.
+func pause(d time.Duration, stop <-chan struct{}) {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-l.stop:
+	case <-stop:
 	}
 }
 
@@ -174,11 +181,11 @@ func (l *load) write(ctx context.Context, i int, deletes bool) {
 
 func (l *load) groupOf(i int) raftyard.GroupID { return l.groups[i%len(l.groups)] }
 
-func (l *load) name(i int) string { return fmt.Sprintf("key/%08d", i) }
+func (l *load) name(i int) string { return fmt.Sprintf("%s/%08d", l.prefix, i) }
 
 // index returns the index of the key with a name.
 func (l *load) index(name string) (int, error) {
-	i, err := strconv.Atoi(strings.TrimPrefix(name, "key/"))
+	i, err := strconv.Atoi(strings.TrimPrefix(name, l.prefix+"/"))
 	if err != nil || i < 0 || i >= len(l.keys) || l.name(i) != name {
 		return 0, fmt.Errorf("nobody has written a key %q", name)
 	}
@@ -218,7 +225,7 @@ func (l *load) await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	err := cluster.Poll(t.Context(), func() (bool, error) {
 		if quiet := l.tally.quiet(); quiet > stallLimit {
-			return false, fmt.Errorf("no write has succeeded for %v", quiet.Round(time.Second))
+			return false, l.tally.stalled()
 		}
 		return done(), nil
 	})

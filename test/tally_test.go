@@ -89,6 +89,11 @@ func (y *tally) quiet() time.Duration {
 	return time.Since(y.last)
 }
 
+// stalled says for how long nothing has succeeded.
+func (y *tally) stalled() error {
+	return fmt.Errorf("no request has succeeded for %v", y.quiet().Round(time.Millisecond))
+}
+
 // gaps returns the longest time without a success: of any request, and of those
 // for one group, the worst of all groups.
 func (y *tally) gaps() (anywhere, group time.Duration) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,9 @@ import (
 type Config struct {
 	// Name is the cluster's. Default: test.
 	Name string
+	// Label names the cluster in file names, when a test has two of one name.
+	// Default: Name.
+	Label string
 	// Nodes is their number; their ids are 1, 2, ... Default: 3.
 	Nodes int
 	// Tolerate holds texts that excuse a line of a log which would otherwise fail
@@ -43,18 +47,17 @@ type Cluster struct {
 func New(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
 	cfg.Name = cmp.Or(cfg.Name, "test")
+	cfg.Label = cmp.Or(cfg.Label, cfg.Name)
 	cfg.Nodes = cmp.Or(cfg.Nodes, 3)
 	if os.Getenv(envBinary) == "" {
 		t.Fatal("there is no daemon: the package's TestMain must call cluster.Main")
 	}
 	c := &Cluster{t: t, cfg: cfg, dir: t.TempDir()}
 	logs := t.ArtifactDir()
-	t.Cleanup(c.close)
+	t.Cleanup(c.close) // after TempDir, and so done before the directory goes
 	for i := range cfg.Nodes {
 		n, err := newNode(c, raftyard.NodeID(i+1), logs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c.check(err)
 		c.nodes = append(c.nodes, n)
 	}
 	for _, n := range c.nodes {
@@ -74,7 +77,7 @@ func (c *Cluster) check(err error) {
 func (c *Cluster) Node(id raftyard.NodeID) *Node { return c.nodes[id-1] }
 
 // Nodes returns all nodes in the order of their ids.
-func (c *Cluster) Nodes() []*Node { return c.nodes }
+func (c *Cluster) Nodes() []*Node { return slices.Clone(c.nodes) }
 
 // Start starts all nodes at once and waits until they are ready.
 func (c *Cluster) Start() {

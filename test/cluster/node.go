@@ -49,7 +49,7 @@ func newNode(c *Cluster, id raftyard.NodeID, logs string) (_ *Node, err error) {
 		cluster: c, id: id,
 		dir:    filepath.Join(c.dir, name),
 		config: filepath.Join(c.dir, name+".yaml"),
-		log:    filepath.Join(logs, c.cfg.Name+"-"+name+".log"),
+		log:    filepath.Join(logs, c.cfg.Label+"-"+name+".log"),
 		client: newHTTPClient(),
 	}
 	n.http, err = reservePort()
