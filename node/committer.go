@@ -36,7 +36,11 @@ const (
 // synced the next gathers, so one sync carries what all groups have by then.
 type committer struct {
 	store *storage.Store
-	fail  func(error) // called once, when the store can write no more
+	fail  func(error) // called when the store can write no more
+
+	// refused is called when the store refuses what a group's replica wants to
+	// write; the store and the others are well.
+	refused func(raftyard.GroupID, error)
 
 	mu      sync.Mutex
 	ready   sync.Cond
@@ -45,8 +49,10 @@ type committer struct {
 	done    chan struct{}
 }
 
-func newCommitter(store *storage.Store, fail func(error)) *committer {
-	c := &committer{store: store, fail: fail, done: make(chan struct{})}
+func newCommitter(
+	store *storage.Store, fail func(error), refused func(raftyard.GroupID, error),
+) *committer {
+	c := &committer{store: store, fail: fail, refused: refused, done: make(chan struct{})}
 	c.ready.L = &c.mu
 	return c
 }
@@ -115,10 +121,24 @@ func (c *committer) commit(ws []write) {
 	}
 }
 
+// deliver tells how a batch ended. One that the store has refused, without writing
+// anything, holds something that makes no sense for one replica; the others must
+// not suffer for it, so each write is tried alone.
 func (c *committer) deliver(ws []write, err error) {
-	if err != nil {
+	switch {
+	case err == nil:
+	case c.store.Err() != nil:
 		err = fmt.Errorf("log store: %w", err)
 		c.fail(err)
+	case len(ws) > 1:
+		for i := range ws {
+			batch := c.store.NewBatch()
+			ws[i].addTo(batch)
+			c.deliver(ws[i:i+1], batch.Commit())
+		}
+		return
+	default:
+		c.refused(ws[0].group, err)
 	}
 	for i := range ws {
 		ws[i].finish(err)

@@ -117,7 +117,7 @@ func (n *Node) start(ctx context.Context) error {
 	n.registry = registry.New(n.genesisNodes(), n.registryChanged)
 	n.lifecycle = newLifecycle(n)
 	n.files = newBackground()
-	n.committer = newCommitter(store, n.fail)
+	n.committer = newCommitter(store, n.fail, n.writeRefused)
 	go n.committer.run()
 	n.appliers = newAppliers(n.stopReplica)
 	n.appliers.start(n.cfg.Appliers)
@@ -278,6 +278,13 @@ func (n *Node) fail(err error) {
 			"and must be restarted", errAttr(err))
 		close(n.failed)
 	})
+}
+
+// writeRefused stops a replica whose write makes no sense to the log store.
+func (n *Node) writeRefused(g raftyard.GroupID, err error) {
+	if r := n.replica(g); r != nil {
+		n.stopReplica(r, fmt.Errorf("%w: log store: %w", ErrFaulty, err))
+	}
 }
 
 // Failed is closed when the log store has failed. The program should stop

@@ -310,3 +310,28 @@ func TestErrorsTravelBetweenNodes(t *testing.T) {
 		t.Errorf("unreachable is %v, want an error that says not applied", err)
 	}
 }
+
+// TestRefusedWriteStopsOneReplica submits, between sound writes, one that the log
+// store must refuse.
+func TestRefusedWriteStopsOneReplica(t *testing.T) {
+	c := newCluster(t, 1)
+	for g := range raftyard.GroupID(3) {
+		c.create(g+1, 1)
+	}
+	n := c.nodes[1]
+	bad := write{group: 2, done: func(error) {}, update: storage.Update{
+		Entries: []*raftpb.Entry{{Index: new(uint64(1000)), Term: new(uint64(1))}},
+	}}
+	st, _ := n.store.Replica(1)
+	sound := write{group: 1, done: func(error) {}, update: storage.Update{Meta: st.Meta}}
+	n.committer.submit(sound, bad, sound)
+	<-n.replica(2).gone
+	if err := n.replica(2).fault(); !errors.Is(err, storage.ErrInvalid) {
+		t.Errorf("fault = %v, want what the store said", err)
+	}
+	c.add(1, 1, "fine")
+	c.add(1, 3, "fine")
+	if err := n.Err(); err != nil {
+		t.Errorf("the node has failed: %v", err)
+	}
+}
