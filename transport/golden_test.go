@@ -64,6 +64,8 @@ func goldenAnswer(t *testing.T, d *datadriven.TestData) []byte {
 	switch {
 	case d.HasArg("busy"):
 		outcome = answerOf(nil, ErrBusy)
+	case d.HasArg("unknown"):
+		outcome = answerOf(nil, ErrUnknown)
 	case d.HasArg("error"):
 		err := &RemoteError{Code: uint16(code), Message: string(input), Body: []byte{9}}
 		outcome = answerOf(nil, err)

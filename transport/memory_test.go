@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -146,7 +147,7 @@ func TestAnswersAreNotOverwritten(t *testing.T) {
 			time.Sleep(2 * time.Second)
 		}
 		for n, got := range answers {
-			if string(got) != string([]byte{'#', byte(n)}) {
+			if !bytes.Equal(got, []byte{'#', byte(n)}) {
 				t.Errorf("answer %d has become %q", n, got)
 			}
 		}

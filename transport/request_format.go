@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -16,6 +17,8 @@ const (
 	answerError answerStatus = 1 // the handler's error
 	answerBusy  answerStatus = 2 // not handled: too much to do
 	answerLate  answerStatus = 3 // not handled: its time was over before
+
+	answerUnknown answerStatus = 4 // the handler itself does not know
 )
 
 // requestOverhead bounds what a request or an answer takes beside its body.
@@ -69,12 +72,21 @@ type answer struct {
 }
 
 func answerOf(body []byte, err error) answer {
-	switch {
-	case err == nil:
+	if err == nil {
 		return answer{status: answerOK, body: body}
+	}
+	if _, decided := errors.AsType[*RemoteError](err); decided {
+		return answer{status: answerError, err: remoteError(err)}
+	}
+	text := RemoteError{Message: truncate(err.Error(), maxErrorText)}
+	switch {
 	case errors.Is(err, ErrBusy):
-		text := truncate(err.Error(), maxErrorText)
-		return answer{status: answerBusy, err: RemoteError{Message: text}}
+		return answer{status: answerBusy, err: text}
+	case errors.Is(err, ErrUnknown), errors.Is(err, context.Canceled),
+		errors.Is(err, context.DeadlineExceeded):
+		// A handler that was interrupted has not decided anything. Usually the
+		// caller has given up before it could read this.
+		return answer{status: answerUnknown, err: text}
 	default:
 		return answer{status: answerError, err: remoteError(err)}
 	}
@@ -96,7 +108,7 @@ func readAnswer(r *wire.Reader) answer {
 		a.body = r.Raw(uint64(r.Len()))
 		return a
 	}
-	if a.status > answerLate {
+	if a.status > answerUnknown {
 		r.Fail("answer status %d", a.status)
 	}
 	code := r.Uvarint()
@@ -124,6 +136,8 @@ func (a *answer) result() ([]byte, error) {
 		return a.body, nil
 	case answerBusy:
 		return nil, fmt.Errorf("%w: %s", ErrBusy, a.err.Message)
+	case answerUnknown:
+		return nil, fmt.Errorf("%w: %s", ErrUnknown, a.err.Message)
 	case answerLate:
 		return nil, fmt.Errorf("%w: %s", ErrUnreachable, a.err.Message)
 	default:

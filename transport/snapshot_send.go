@@ -57,6 +57,9 @@ func (t *Transport) sendSnapshot(ctx context.Context, env *Envelope, body io.Wri
 	//nolint:contextcheck // ctx ends with the caller's and, by this, with the transport's
 	stop := context.AfterFunc(t.ctx, func() { cancel(ErrClosed) })
 	defer stop()
+	if t.ctx.Err() != nil { // what cancels ctx has a goroutine, and may come late
+		return fmt.Errorf("%w: %w", ErrUnreachable, ErrClosed)
+	}
 
 	select {
 	case t.snapshotsOut <- struct{}{}:

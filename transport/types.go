@@ -125,8 +125,10 @@ type Handler interface {
 	// HandleRequest answers a request. ctx ends with the caller's deadline, when
 	// the caller gives up, with the connection, and with Close; the handler must
 	// then return soon. body belongs to the handler, the answer to the transport.
-	// An error reaches the caller as a [*RemoteError], or, if it wraps [ErrBusy], as
-	// ErrBusy: the handler says with it that the request has had no effect.
+	// An error reaches the caller as a [*RemoteError]; but one that wraps [ErrBusy]
+	// arrives as ErrBusy, with which the handler says that the request has had no
+	// effect, and one that wraps [ErrUnknown] or an error of package context as
+	// ErrUnknown.
 	HandleRequest(ctx context.Context, from Identity, kind uint8, body []byte) ([]byte, error)
 
 	// HandleSnapshot takes the snapshot that belongs to env.Message, which is a
