@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -189,9 +190,14 @@ func (n *Node) openTransport() error {
 }
 
 // resolve finds a node's address: in the registry, where it may have moved, or
-// else in the configuration.
+// else in the configuration. Where the two differ, the configured one is tried now
+// and then: when all nodes have moved at once, they must find each other before
+// anything can be registered. Whose an address is, the handshake tells.
 func (n *Node) resolve(id raftyard.NodeID) (string, bool) {
 	rec, ok := n.registry.Node(id)
+	if p, configured := n.cfg.peer(id); configured && p.Addr != rec.Peer && rand.N(3) == 0 {
+		return p.Addr, true
+	}
 	return rec.Peer, ok && rec.Peer != ""
 }
 

@@ -82,24 +82,60 @@ func (n *Node) housekeeping() {
 
 // refresh reads the registry linearizably, once. From then on what it says may
 // be used against what is on this node's disk.
-func (n *Node) refresh(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+func (n *Node) refresh(parent context.Context) error {
+	ctx, cancel := context.WithTimeout(parent, time.Second)
 	defer cancel()
 	err := View(ctx, n, raftyard.SystemGroup, Linearizable, func(*registry.Registry) error {
 		return nil
 	})
-	if err == nil {
-		n.lifecycle.setFresh()
+	if err != nil {
+		n.announce(parent)
+		return err
 	}
-	return err
+	n.lifecycle.setFresh()
+	return nil
+}
+
+// announce tells the system group where this node is, by requests. It is for a
+// node that has moved: those that it reaches do not reach it, so that its own
+// replica hears of no leader, and cannot pass anything on to one.
+func (n *Node) announce(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	self := n.self()
+	p := group.Proposal{
+		ID: newMessageID(), Data: registry.EncodeSetNode(registry.SetNode{Node: self}),
+	}
+	tried := map[raftyard.NodeID]bool{0: true, self.ID: true}
+	next := n.registry.Nodes()
+	for len(next) > 0 && ctx.Err() == nil {
+		to := next[0].ID
+		next = next[1:]
+		if tried[to] {
+			continue
+		}
+		tried[to] = true
+		_, err := n.proposeAt(ctx, to, raftyard.SystemGroup, p)
+		if err == nil {
+			return
+		}
+		// Saying it twice does no harm: a further node may be asked after any error.
+		if nl, ok := errors.AsType[*NotLeaderError](err); ok && !tried[nl.Leader] {
+			next = slices.Insert(next, 0, registry.Node{ID: nl.Leader})
+		}
+	}
+}
+
+// self is what this node's configuration says of itself.
+func (n *Node) self() registry.Node {
+	p, _ := n.cfg.peer(n.cfg.ID)
+	return registry.Node{ID: p.ID, Peer: p.Addr, HTTP: p.HTTP, Labels: p.Labels}
 }
 
 // registerNodes puts this node's addresses into the registry, and those of the
 // configured nodes that are not in it.
 func (n *Node) registerNodes(ctx context.Context) error {
-	self, _ := n.cfg.peer(n.cfg.ID)
-	want := registry.Node{ID: self.ID, Peer: self.Addr, HTTP: self.HTTP, Labels: self.Labels}
-	if err := n.setNode(ctx, registry.SetNode{Node: want}); err != nil {
+	if err := n.setNode(ctx, registry.SetNode{Node: n.self()}); err != nil {
 		return err
 	}
 	for _, other := range n.registry.Unregistered() {
