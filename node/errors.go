@@ -58,6 +58,12 @@ var (
 	// ErrDiskFull: too little disk space is left to take writes.
 	ErrDiskFull = errors.New("disk full")
 
+	// ErrTimeout: the deadline passed before the request had any effect.
+	ErrTimeout = errors.New("out of time")
+
+	// ErrQueryFailed: the state machine could not answer a query.
+	ErrQueryFailed = errors.New("query failed")
+
 	// ErrClosed: the node is closed or closing.
 	ErrClosed = errors.New("node is closed")
 )

@@ -68,8 +68,10 @@ func (n *Node) queryLocal(
 		if !ok {
 			return fmt.Errorf("group %d: %w: it takes no queries", g, ErrUnsupported)
 		}
-		answer, err = q.Query(query)
-		return err
+		if answer, err = q.Query(query); err != nil {
+			return fmt.Errorf("group %d: %w: %w", g, ErrQueryFailed, err)
+		}
+		return nil
 	})
 	return answer, err
 }

@@ -31,7 +31,7 @@ var remoteCodes = []error{
 	nil, // 0: any other error
 	ErrUnknownOutcome, ErrNoLeader, ErrGroupNotFound, ErrNoReplica, ErrGroupExists,
 	ErrEpochMismatch, ErrChangeInProgress, ErrOverloaded, ErrTooLarge, ErrInvalid,
-	ErrTransfer, ErrFaulty, ErrUnsupported, ErrDiskFull, ErrClosed,
+	ErrTransfer, ErrFaulty, ErrUnsupported, ErrDiskFull, ErrClosed, ErrTimeout, ErrQueryFailed,
 }
 
 // codeNotLeader is the number of a NotLeaderError; its leader is in the body.

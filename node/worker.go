@@ -244,7 +244,7 @@ func (n *Node) notApplied(r *replica, cause error) error {
 	if r.leader.Leader == 0 {
 		return fmt.Errorf("group %d: %w within the deadline: %w", r.group, ErrNoLeader, cause)
 	}
-	return fmt.Errorf("group %d: the leader did not answer in time: %w", r.group, cause)
+	return fmt.Errorf("group %d: %w: %w", r.group, ErrTimeout, cause)
 }
 
 // drain lets the replica make steps until it has none or must wait for one.

@@ -150,6 +150,8 @@ func mappings() []mapping {
 		{kv.ErrClosed, client.CodeClosing},
 		{node.ErrClosed, client.CodeClosing},
 		{node.ErrNoLeader, client.CodeNoLeader},
+		{node.ErrTimeout, client.CodeTimeout},
+		{node.ErrQueryFailed, client.CodeInternal},
 		{context.DeadlineExceeded, client.CodeTimeout},
 		{context.Canceled, client.CodeClientCancelled},
 	}
