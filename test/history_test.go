@@ -153,7 +153,7 @@ func (r *recorder) run(ctx context.Context, n *cluster.Node, stop <-chan struct{
 		case cluster.Unknown:
 			id = r.ids.Add(1) // that client never hears again
 		case cluster.NotApplied:
-			pause(10*time.Millisecond, stop)
+			pause(pauseRefused, stop)
 		case cluster.Applied:
 		}
 	}

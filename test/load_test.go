@@ -133,7 +133,10 @@ func (l *load) run(ctx context.Context, w int) {
 	}
 }
 
-func (l *load) pause() { pause(10*time.Millisecond, l.stop) }
+func (l *load) pause() { pause(pauseRefused, l.stop) }
+
+// pauseRefused is how long a client waits that was refused.
+const pauseRefused = 10 * time.Millisecond
 
 // pause keeps a client that was refused from asking again at once.
 func pause(d time.Duration, stop <-chan struct{}) {

@@ -98,6 +98,18 @@ func (n *Node) Configure(oldnew ...string) {
 	n.cluster.check(err)
 }
 
+// Move gives the node, which must not run, another port for other nodes, and
+// writes it into the node's own configuration.
+func (n *Node) Move() {
+	n.cluster.t.Helper()
+	was := n.peer
+	next, err := reservePort()
+	n.cluster.check(err)
+	n.peer = next
+	n.Configure(was.addr(), next.addr())
+	was.release()
+}
+
 // Start starts the node's process. It does not wait for it to be ready.
 func (n *Node) Start() {
 	n.cluster.t.Helper()
