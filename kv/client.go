@@ -15,8 +15,10 @@ type DB interface {
 	// certainly has not been.
 	Propose(ctx context.Context, g raftyard.GroupID, cmd []byte) (group.Result, error)
 
-	// Query asks the state machine of g; unless stale, linearizably.
-	Query(ctx context.Context, g raftyard.GroupID, stale bool, query []byte) ([]byte, error)
+	// Query asks the state machine of g.
+	Query(
+		ctx context.Context, g raftyard.GroupID, how group.Consistency, query []byte,
+	) ([]byte, error)
 }
 
 // A Client reads and writes the keys of key-value groups. It checks every limit
@@ -91,15 +93,14 @@ func (c *Client) propose(ctx context.Context, g raftyard.GroupID, kind commandKi
 	return decodeResult(res.Data, kind)
 }
 
-// Get returns the value of key, or [ErrNotFound]. With stale, any replica answers
-// from what it has applied.
-func (c *Client) Get(ctx context.Context, g raftyard.GroupID, key []byte, stale bool) (
-	Value, error,
-) {
+// Get returns the value of key, or [ErrNotFound].
+func (c *Client) Get(
+	ctx context.Context, g raftyard.GroupID, key []byte, how group.Consistency,
+) (Value, error) {
 	if err := checkKey(key); err != nil {
 		return Value{}, err
 	}
-	data, err := c.db.Query(ctx, g, stale, encodeGetQuery(key))
+	data, err := c.db.Query(ctx, g, how, encodeGetQuery(key))
 	if err != nil {
 		return Value{}, err
 	}
@@ -121,7 +122,7 @@ func (c *Client) List(ctx context.Context, g raftyard.GroupID, q ListRequest) (
 	if err := q.check(); err != nil {
 		return ListResult{}, err
 	}
-	data, err := c.db.Query(ctx, g, q.Stale, encodeListQuery(q))
+	data, err := c.db.Query(ctx, g, q.Consistency, encodeListQuery(q))
 	if err != nil {
 		return ListResult{}, err
 	}

@@ -57,12 +57,12 @@ func TestRevisions(t *testing.T) {
 		}
 	}
 
-	v, err := c.Get(ctx, 7, a, false)
+	v, err := c.Get(ctx, 7, a, group.Linearizable)
 	want := Value{Data: []byte("3"), Revision: 4, CreateRevision: 1}
 	if err != nil || !cmp.Equal(v, want) {
 		t.Errorf("Get = %+v, %v; want %+v", v, err, want)
 	}
-	if _, err := c.Get(ctx, 7, b, false); !errors.Is(err, ErrNotFound) {
+	if _, err := c.Get(ctx, 7, b, group.Linearizable); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Get of a deleted key: %v, want ErrNotFound", err)
 	}
 	verify(t, db.machines[7])
@@ -225,7 +225,7 @@ func TestLargestItems(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := c.Get(ctx, 7, key, false); err != nil || !bytes.Equal(got.Data, value) {
+	if got, err := c.Get(ctx, 7, key, group.Linearizable); err != nil || !bytes.Equal(got.Data, value) {
 		t.Errorf("Get = %d bytes, %v", len(got.Data), err)
 	}
 	if l, err := c.List(ctx, 7, ListRequest{}); err != nil || len(l.Items) != 1 {

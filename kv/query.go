@@ -6,6 +6,7 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 
+	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/wire"
 )
 
@@ -37,9 +38,9 @@ type ListRequest struct {
 	// KeysOnly leaves the values out.
 	KeysOnly bool
 
-	// Stale lets any replica answer from what it has applied. Without it the
-	// list is linearizable. [Machine.List] does not look at it.
-	Stale bool
+	// Consistency says how fresh the list must be; the zero value is
+	// linearizable. [Machine.List] does not look at it.
+	Consistency group.Consistency
 }
 
 // A ListResult is a consistent view of a part of a range: as the group was at

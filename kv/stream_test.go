@@ -187,7 +187,7 @@ func TestClientErrors(t *testing.T) {
 			_, _, errs["Put"] = c.Put(ctx, 1, key, nil, Cond{})
 			_, _, errs["Delete"] = c.Delete(ctx, 1, key, Cond{})
 			_, errs["Txn"] = c.Txn(ctx, 1, Txn{})
-			_, errs["Get"] = c.Get(ctx, 1, key, true)
+			_, errs["Get"] = c.Get(ctx, 1, key, group.Stale)
 			_, errs["List"] = c.List(ctx, 1, ListRequest{})
 			for call, err := range errs {
 				if !errors.Is(err, tt.want) {

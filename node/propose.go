@@ -15,15 +15,12 @@ import (
 )
 
 // Consistency says how fresh a read must be.
-type Consistency uint8
+type Consistency = group.Consistency
 
+// The consistencies of reads; see [group.Consistency].
 const (
-	// Linearizable reads see every write that was acknowledged before the read
-	// began, wherever.
-	Linearizable Consistency = iota
-	// Stale reads see some earlier state; which one is unknown, but a replica
-	// never goes back.
-	Stale
+	Linearizable = group.Linearizable
+	Stale        = group.Stale
 )
 
 const (

@@ -170,11 +170,11 @@ func (f *fakeKV) Put(
 }
 
 func (f *fakeKV) Get(
-	_ context.Context, _ raftyard.GroupID, key []byte, stale bool,
+	_ context.Context, _ raftyard.GroupID, key []byte, how node.Consistency,
 ) (kv.Value, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.stale = stale
+	f.stale = how == node.Stale
 	it, ok := f.items[string(key)]
 	if f.err == nil && !ok {
 		return it, kv.ErrNotFound
@@ -200,7 +200,7 @@ func (f *fakeKV) List(
 ) (kv.ListResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.stale = r.Stale
+	f.stale = r.Consistency == node.Stale
 	var keys []string
 	for key := range f.items {
 		if strings.HasPrefix(key, string(r.Prefix)) && key >= string(r.Start) {

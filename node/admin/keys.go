@@ -81,23 +81,23 @@ func (c *call) key() (raftyard.GroupID, []byte, error) {
 	return id, []byte(key), nil
 }
 
-// stale returns whether the read may be old, and labels the answer.
-func (c *call) stale() (bool, error) {
+// consistency returns how fresh the read must be, and labels the answer.
+func (c *call) consistency() (node.Consistency, error) {
 	text, ok, err := c.param("consistency")
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	if !ok {
-		text = string(client.Linearizable)
+		text = node.Linearizable.String()
 	}
-	switch how := client.Consistency(text); how {
-	case client.Linearizable, client.Stale:
-		c.w.Header().Set(client.HeaderConsistency, text)
-		return how == client.Stale, nil
-	default:
-		return false, newProblem(client.CodeInvalid,
-			"consistency is %q, want %s or %s", text, client.Linearizable, client.Stale)
+	for _, how := range []node.Consistency{node.Linearizable, node.Stale} {
+		if how.String() == text {
+			c.w.Header().Set(client.HeaderConsistency, text)
+			return how, nil
+		}
 	}
+	return 0, newProblem(client.CodeInvalid,
+		"consistency is %q, want %s or %s", text, client.Linearizable, client.Stale)
 }
 
 func (h *Handler) getKey(c *call) error {
@@ -105,11 +105,11 @@ func (h *Handler) getKey(c *call) error {
 	if err != nil {
 		return err
 	}
-	stale, err := c.stale()
+	how, err := c.consistency()
 	if err != nil {
 		return err
 	}
-	value, err := h.cfg.KV.Get(c.r.Context(), id, key, stale)
+	value, err := h.cfg.KV.Get(c.r.Context(), id, key, how)
 	if err != nil {
 		return err
 	}
@@ -288,6 +288,6 @@ func (c *call) listRequest() (kv.ListRequest, error) {
 	if req.KeysOnly, err = c.flag("keys_only"); err != nil {
 		return req, err
 	}
-	req.Stale, err = c.stale()
+	req.Consistency, err = c.consistency()
 	return req, err
 }

@@ -48,7 +48,9 @@ type KeyValues interface {
 	Put(
 		ctx context.Context, id raftyard.GroupID, key, value []byte, cond kv.Cond,
 	) (revision uint64, created bool, err error)
-	Get(ctx context.Context, id raftyard.GroupID, key []byte, stale bool) (kv.Value, error)
+	Get(
+		ctx context.Context, id raftyard.GroupID, key []byte, how node.Consistency,
+	) (kv.Value, error)
 	Delete(
 		ctx context.Context, id raftyard.GroupID, key []byte, cond kv.Cond,
 	) (deleted bool, revision uint64, err error)

@@ -157,7 +157,7 @@ func (d *Daemon) open(ctx context.Context) error {
 	}
 	handler, err := admin.New(admin.Config{
 		Node:    n,
-		KV:      kv.NewClient(admin.DB(n)),
+		KV:      kv.NewClient(n),
 		Metrics: n.Metrics,
 		Logger:  d.logger,
 	})
