@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/raftyard/raftyard/group"
 )
 
 func newTestClient(t *testing.T) (*Client, *machineDB) {

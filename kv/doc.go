@@ -5,9 +5,9 @@
 // [Store.Factory] opens one [Machine] for each replica; node drives it. Programs
 // talk to a group through a [Client]:
 //
-//	c := kv.NewClient(db)
+//	c := kv.NewClient(n) // n is a *node.Node
 //	rev, created, err := c.Put(ctx, 7, []byte("k"), []byte("v"), kv.Cond{Absent: true})
-//	v, err := c.Get(ctx, 7, []byte("k"), false)
+//	v, err := c.Get(ctx, 7, []byte("k"), group.Linearizable)
 //
 // # Revisions
 //

@@ -169,6 +169,8 @@ func (d *machineDB) Propose(_ context.Context, g raftyard.GroupID, cmd []byte) (
 	return results[0], nil
 }
 
-func (d *machineDB) Query(_ context.Context, g raftyard.GroupID, _ bool, q []byte) ([]byte, error) {
+func (d *machineDB) Query(
+	_ context.Context, g raftyard.GroupID, _ group.Consistency, q []byte,
+) ([]byte, error) {
 	return d.machines[g].Query(q)
 }

@@ -160,7 +160,7 @@ func (a answers) Propose(context.Context, raftyard.GroupID, []byte) (group.Resul
 	return group.Result{Data: a.data}, a.err
 }
 
-func (a answers) Query(context.Context, raftyard.GroupID, bool, []byte) ([]byte, error) {
+func (a answers) Query(context.Context, raftyard.GroupID, group.Consistency, []byte) ([]byte, error) {
 	return a.data, a.err
 }
 
