@@ -32,7 +32,7 @@ func TestCounters(t *testing.T) {
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
 	counters := make([]*counter, cluster.Sized(12, 48))
-	groups := groupIDs(1, len(counters))
+	groups := groupIDs(len(counters))
 	createGroups(t, c.Nodes(), groups, kvGroup(1, 2, 3))
 	for i := range counters {
 		counters[i] = &counter{group: groups[i]}
@@ -45,9 +45,9 @@ func TestCounters(t *testing.T) {
 		wg.Go(func() { countUp(t.Context(), c.Nodes(), counters, y, stop) })
 	}
 	done := func(n int) func() error {
-		want := y.count(cluster.Applied) + n
+		want := y.applied() + n
 		return func() error {
-			if y.count(cluster.Applied) >= want {
+			if y.applied() >= want {
 				return nil
 			}
 			return y.stalled()
@@ -118,7 +118,7 @@ func countUp(
 		k := counters[rand.N(len(counters))]
 		now, err := readCounter(ctx, nodes[rand.N(len(nodes))], k.group)
 		if err != nil {
-			pause(pauseRefused, stop)
+			pause(stop)
 			continue
 		}
 		header := http.Header{"If-Match": {now.etag}}
@@ -137,7 +137,7 @@ func countUp(
 			k.unknown.Add(1)
 		case cluster.NotApplied:
 			if a.Why != client.CodePrecondition {
-				pause(pauseRefused, stop)
+				pause(stop)
 			}
 		}
 	}

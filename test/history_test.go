@@ -153,7 +153,7 @@ func (r *recorder) run(ctx context.Context, n *cluster.Node, stop <-chan struct{
 		case cluster.Unknown:
 			id = r.ids.Add(1) // that client never hears again
 		case cluster.NotApplied:
-			pause(pauseRefused, stop)
+			pause(stop)
 		case cluster.Applied:
 		}
 	}
@@ -258,10 +258,11 @@ func send(ctx context.Context, n *cluster.Node, g raftyard.GroupID, op operation
 // observe reads what an answer tells about the key. Told is false when it tells
 // nothing: the operation had no effect, or nobody knows.
 func observe(op operation, a cluster.Answer) (out observation, told bool) {
-	switch {
-	case a.Outcome == cluster.Unknown:
+	switch a.Outcome {
+	case cluster.Applied:
+	case cluster.Unknown:
 		return observation{unknown: true}, false
-	case a.Outcome == cluster.NotApplied:
+	case cluster.NotApplied:
 		absent := op.kind == "get" && a.Why == client.CodeKeyNotFound
 		exists := op.kind == "create" && a.Why == client.CodePrecondition
 		return observation{}, absent || exists

@@ -20,7 +20,7 @@ func TestKillEachNode(t *testing.T) {
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
 	l := newLoad(loadSpec{
-		nodes: c.Nodes(), groups: groupIDs(1, cluster.Sized(16, 64)),
+		nodes: c.Nodes(), groups: groupIDs(cluster.Sized(16, 64)),
 		clients: 64, keys: cluster.Sized(6_000, 100_000), size: 100,
 	})
 	took := createGroups(t, c.Nodes(), l.groups, kvGroup(1, 2, 3))
@@ -62,7 +62,7 @@ func TestKillAllNodes(t *testing.T) {
 		rounds = 1
 	}
 	l := newLoad(loadSpec{
-		nodes: c.Nodes(), groups: groupIDs(1, cluster.Sized(8, 32)),
+		nodes: c.Nodes(), groups: groupIDs(cluster.Sized(8, 32)),
 		clients: 32, keys: cluster.Sized(3_000, 50_000), size: 200,
 	})
 	createGroups(t, c.Nodes(), l.groups, kvGroup(1, 2, 3))

@@ -39,7 +39,7 @@ type lag struct {
 func TestLaggingNode(t *testing.T) {
 	long(t)
 	g := &lag{
-		c: cluster.New(t, cluster.Config{}), groups: groupIDs(1, cluster.Sized(4, 8)),
+		c: cluster.New(t, cluster.Config{}), groups: groupIDs(cluster.Sized(4, 8)),
 		entries: cluster.Sized(3_000, 50_000), every: cluster.Sized(200, 1_000),
 		keys: 200, size: cluster.Sized(2<<10, 16<<10), ballast: cluster.Sized(8<<20, 16<<20),
 	}

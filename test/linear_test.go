@@ -19,7 +19,7 @@ import (
 func TestLinearizable(t *testing.T) {
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
-	groups := groupIDs(1, 3)
+	groups := groupIDs(3)
 	createGroups(t, c.Nodes(), groups, kvGroup(1, 2, 3))
 
 	span := cluster.Sized(20*time.Second, 3*time.Minute)
@@ -76,9 +76,9 @@ func torment(t *testing.T, c *cluster.Cluster, r *recorder, span time.Duration) 
 			nodes[0].Thaw()
 		}
 		c.AwaitReady(startLimit)
-		applied := r.tally.count(cluster.Applied)
+		applied := r.tally.applied()
 		cluster.Eventually(t, stallLimit, "requests succeed again", func() error {
-			if r.tally.count(cluster.Applied) > applied+50 {
+			if r.tally.applied() > applied+50 {
 				return nil
 			}
 			return r.tally.stalled()

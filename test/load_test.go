@@ -133,14 +133,14 @@ func (l *load) run(ctx context.Context, w int) {
 	}
 }
 
-func (l *load) pause() { pause(pauseRefused, l.stop) }
+func (l *load) pause() { pause(l.stop) }
 
 // pauseRefused is how long a client waits that was refused.
 const pauseRefused = 10 * time.Millisecond
 
 // pause keeps a client that was refused from asking again at once.
-func pause(d time.Duration, stop <-chan struct{}) {
-	timer := time.NewTimer(d)
+func pause(stop <-chan struct{}) {
+	timer := time.NewTimer(pauseRefused)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -210,7 +210,8 @@ func (l *load) versionOf(i int, value []byte) (version, error) {
 			return version{attempt: attempt}, nil
 		}
 	}
-	return version{}, fmt.Errorf("nobody has written the value %.60q of %d bytes", value, len(value))
+	return version{}, fmt.Errorf("nobody has written the value %.60q of %d bytes",
+		value, len(value))
 }
 
 // grant lets the clients write keys up to a part of all.
@@ -246,8 +247,8 @@ func (l *load) awaitWritten(t *testing.T, n int64) {
 // awaitApplied waits until n more writes have succeeded.
 func (l *load) awaitApplied(t *testing.T, n int) {
 	t.Helper()
-	want := l.tally.count(cluster.Applied) + n
+	want := l.tally.applied() + n
 	l.await(t, fmt.Sprintf("%d more writes are done", n), func() bool {
-		return l.tally.count(cluster.Applied) >= want
+		return l.tally.applied() >= want
 	})
 }

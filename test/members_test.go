@@ -27,7 +27,7 @@ func TestCreateMoveDelete(t *testing.T) {
 	long(t)
 	c := cluster.New(t, cluster.Config{Nodes: 4})
 	c.Start()
-	groups := groupIDs(1, cluster.Sized(3, 16))
+	groups := groupIDs(cluster.Sized(3, 16))
 	spec := kvGroup(1, 2, 3)
 	spec.SnapshotEntries = 300 // some of the new replicas begin with a snapshot
 
@@ -202,12 +202,11 @@ func deleteUnderLoad(t *testing.T, c *cluster.Cluster, groups []raftyard.GroupID
 // isGone checks that a node neither knows a group nor has anything of it.
 func isGone(t *testing.T, n *cluster.Node, g raftyard.GroupID) error {
 	_, err := n.Group(t.Context(), g)
-	if err := isProblem(err, client.CodeGroupNotFound); err != nil {
+	if err = isProblem(err, client.CodeGroupNotFound); err != nil {
 		return fmt.Errorf("node %d: group %d: %w", n.ID(), g, err)
 	}
 	_, err = n.Raft(t.Context(), g)
-	err = isProblem(err, client.CodeGroupNotFound, client.CodeNoReplica)
-	if err != nil {
+	if err = isProblem(err, client.CodeGroupNotFound, client.CodeNoReplica); err != nil {
 		return fmt.Errorf("node %d: raft of group %d: %w", n.ID(), g, err)
 	}
 	return nil

@@ -41,7 +41,7 @@ func terminate(t *testing.T, nodes ...*cluster.Node) time.Duration {
 func TestCreatedGroupsSurvive(t *testing.T) {
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
-	groups := groupIDs(1, 20)
+	groups := groupIDs(20)
 	createGroups(t, c.Nodes(), groups, kvGroup(1, 2, 3))
 	for i, g := range groups {
 		if err := put(t, c.Nodes()[i%3], g, "first", []byte(g.String())); err != nil {
@@ -123,7 +123,7 @@ func TestRollingRestart(t *testing.T) {
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
 	l := newLoad(loadSpec{
-		nodes: c.Nodes(), groups: groupIDs(1, cluster.Sized(16, 128)),
+		nodes: c.Nodes(), groups: groupIDs(cluster.Sized(16, 128)),
 		clients: cluster.Sized(24, 64), keys: cluster.Sized(2_000, 20_000), size: 100,
 	})
 	createGroups(t, c.Nodes(), l.groups, kvGroup(1, 2, 3))
@@ -267,7 +267,7 @@ func TestStopWithoutQuorum(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := cluster.New(t, cluster.Config{})
 			c.Start()
-			groups := groupIDs(1, 4)
+			groups := groupIDs(4)
 			createGroups(t, c.Nodes(), groups, kvGroup(1, 2, 3))
 			for _, g := range groups {
 				if err := put(t, c.Node(1), g, "before", []byte("value")); err != nil {
@@ -278,7 +278,10 @@ func TestStopWithoutQuorum(t *testing.T) {
 			y := newTally()
 			var wg sync.WaitGroup
 			for i := range 200 {
-				wg.Go(func() { y.note(groups[i%4], pendingWrite(t.Context(), c.Node(1), groups[i%4], i)) })
+				wg.Go(func() {
+					g := groups[i%len(groups)]
+					y.note(g, pendingWrite(t.Context(), c.Node(1), g, i))
+				})
 			}
 			awaitPending(t, c.Node(1))
 			took := terminate(t, c.Node(1))

@@ -69,13 +69,13 @@ func (y *tally) note(g raftyard.GroupID, a cluster.Answer) {
 	gt.gap, gt.last = max(gt.gap, now.Sub(gt.last)), now
 }
 
-// count returns how many requests ended with an outcome.
-func (y *tally) count(o cluster.Outcome) int {
+// applied returns how many requests have succeeded.
+func (y *tally) applied() int {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	sum := 0
 	for r, n := range y.counts {
-		if r.outcome == o {
+		if r.outcome == cluster.Applied {
 			sum += n
 		}
 	}
@@ -135,5 +135,6 @@ func (y *tally) String() string {
 	}
 	return fmt.Sprintf("%d requests in %.1fs (%.0f/s): %s; longest time without a success: "+
 		"%.2fs anywhere, %.2fs in one group", total, took.Seconds(),
-		float64(total)/took.Seconds(), strings.Join(parts, ", "), anywhere.Seconds(), group.Seconds())
+		float64(total)/took.Seconds(), strings.Join(parts, ", "),
+		anywhere.Seconds(), group.Seconds())
 }

@@ -141,7 +141,8 @@ func readKey(
 func verifyHashes(t *testing.T, nodes []*cluster.Node, groups []raftyard.GroupID) {
 	t.Helper()
 	for _, g := range groups {
-		cluster.Eventually(t, settleLimit, fmt.Sprintf("group %d equal everywhere", g), func() error {
+		what := fmt.Sprintf("group %d equal everywhere", g)
+		cluster.Eventually(t, settleLimit, what, func() error {
 			return compareHashes(t, nodes, g)
 		})
 	}
@@ -169,11 +170,11 @@ func compareHashes(t *testing.T, nodes []*cluster.Node, g raftyard.GroupID) erro
 	return nil
 }
 
-// groupIDs returns the ids from..from+n-1.
-func groupIDs(from, n int) []raftyard.GroupID {
+// groupIDs returns the ids 1 to n.
+func groupIDs(n int) []raftyard.GroupID {
 	ids := make([]raftyard.GroupID, n)
 	for i := range ids {
-		ids[i] = raftyard.GroupID(from + i)
+		ids[i] = raftyard.GroupID(i + 1)
 	}
 	return ids
 }

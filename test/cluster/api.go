@@ -143,7 +143,8 @@ func (n *Node) Metric(ctx context.Context, name string, labels ...string) (float
 	lines := bufio.NewScanner(bytes.NewReader(a.Body))
 	for lines.Scan() {
 		series, value, ok := cutLast(lines.Text())
-		if base, _, _ := strings.Cut(series, "{"); !ok || base != name || !holdsAll(series, labels) {
+		base, _, _ := strings.Cut(series, "{")
+		if !ok || base != name || !holdsAll(series, labels) {
 			continue
 		}
 		v, err := strconv.ParseFloat(value, 64)

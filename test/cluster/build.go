@@ -41,7 +41,9 @@ func Sized[T any](usual, full T) T {
 // Main runs the tests of a package with a daemon that is built once, and returns
 // the exit code.
 func Main(m *testing.M) int {
-	flag.Parse()
+	if !flag.Parsed() {
+		flag.Parse() //nolint:revive // testing leaves it to whoever runs before it
+	}
 	if v := os.Getenv(envScale); v != "" && v != "full" {
 		fmt.Fprintf(os.Stderr, "%s is %q, want full, or nothing\n", envScale, v)
 		return 2
@@ -81,6 +83,7 @@ func build(binary string) error {
 	if raceEnabled {
 		args = append(args, "-race")
 	}
+	//nolint:gosec // the arguments are ours
 	cmd := exec.CommandContext(ctx, "go", append(args, daemonPackage)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -37,11 +38,11 @@ type Request struct {
 type Outcome uint8
 
 const (
-	// Applied: it is done. For a read: it has an answer.
+	// Applied says that it is done, or of a read that it has an answer.
 	Applied Outcome = iota + 1
-	// NotApplied: it certainly has no effect, and will have none.
+	// NotApplied says that it certainly has no effect, and will have none.
 	NotApplied
-	// Unknown: it may have its effect, or may still get it.
+	// Unknown says that it may have its effect, or may still get it.
 	Unknown
 )
 
@@ -123,9 +124,7 @@ func (n *Node) CloseConnections() { n.client.CloseIdleConnections() }
 // Do sends a request once and says how it ended.
 func (n *Node) Do(ctx context.Context, r Request) Answer {
 	query := url.Values{}
-	for key, values := range r.Query {
-		query[key] = values
-	}
+	maps.Copy(query, r.Query)
 	if r.Timeout > 0 {
 		query.Set("timeout", r.Timeout.String())
 	}
@@ -139,9 +138,7 @@ func (n *Node) Do(ctx context.Context, r Request) Answer {
 	if err != nil {
 		return Answer{Outcome: NotApplied, Why: "bad_request", Err: err, Malformed: true}
 	}
-	for key, values := range r.Header {
-		req.Header[key] = values
-	}
+	maps.Copy(req.Header, r.Header)
 	resp, err := n.client.Do(req)
 	if err != nil {
 		return unanswered(r.Method, err)

@@ -79,10 +79,12 @@ func (n *Node) PeerAddr() string { return n.peer.addr() }
 // writeConfig writes the node's configuration file.
 func (n *Node) writeConfig() error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "cluster: %s\nnode:\n  id: %d\n  data_dir: %s\n", n.cluster.cfg.Name, n.id, n.dir)
+	fmt.Fprintf(&b, "cluster: %s\nnode:\n  id: %d\n  data_dir: %s\n",
+		n.cluster.cfg.Name, n.id, n.dir)
 	fmt.Fprintf(&b, "listen:\n  http: %s\n  peer: %s\nnodes:\n", n.http.addr(), n.peer.addr())
 	for _, p := range n.cluster.nodes {
-		fmt.Fprintf(&b, "  - {id: %d, peer: \"%s\", http: \"%s\"}\n", p.id, p.peer.addr(), p.http.addr())
+		fmt.Fprintf(&b, "  - {id: %d, peer: \"%s\", http: \"%s\"}\n",
+			p.id, p.peer.addr(), p.http.addr())
 	}
 	return os.WriteFile(n.config, []byte(b.String()), 0o600)
 }
@@ -93,6 +95,7 @@ func (n *Node) Configure(oldnew ...string) {
 	b, err := os.ReadFile(n.config)
 	if err == nil {
 		changed := strings.NewReplacer(oldnew...).Replace(string(b))
+		//nolint:gosec // the file is in the test's own directory
 		err = os.WriteFile(n.config, []byte(changed), 0o600)
 	}
 	n.cluster.check(err)
@@ -129,6 +132,7 @@ func (n *Node) start() error {
 		return fmt.Errorf("log of node %d: %w", n.id, err)
 	}
 	// The context of the test must not end a process: tests do, by name.
+	//nolint:gosec // which program is tested is up to whoever runs the test
 	cmd := exec.CommandContext(context.WithoutCancel(n.cluster.t.Context()),
 		os.Getenv(envBinary), "serve", "--config", n.config)
 	cmd.Stdout, cmd.Stderr = out, out
