@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/client"
@@ -25,7 +26,7 @@ type counter struct {
 }
 
 // TestCounters has clients count up by If-Match through all nodes while nodes are
-// killed. A node that repeats by itself what it has forwarded, or applies an
+// killed and frozen. A node that repeats by itself what it has forwarded, or applies an
 // entry twice after a restart, makes the sum wrong.
 func TestCounters(t *testing.T) {
 	long(t)
@@ -53,9 +54,16 @@ func TestCounters(t *testing.T) {
 			return y.stalled()
 		}
 	}
-	for range cluster.Sized(4, 40) {
+	for i := range cluster.Sized(6, 40) {
 		cluster.Eventually(t, stallLimit, "counting", done(500))
 		n := c.Nodes()[rand.N(3)]
+		if i%2 == 1 {
+			// Long enough for an election: what was sent to it is taken up after it.
+			n.Freeze()
+			lapse(t, time.Second, 4*time.Second)
+			n.Thaw()
+			continue
+		}
 		n.Kill()
 		cluster.Eventually(t, stallLimit, "counting on without a node", done(200))
 		n.Start()
