@@ -21,9 +21,10 @@ type nodeReport struct {
 }
 
 func (n *Node) report() nodeReport {
-	rep := nodeReport{Version: n.cfg.Version, Boot: n.store.Identity().Boot, DiskLevel: "ok"}
+	rep := nodeReport{Version: n.cfg.Version, Boot: n.store.Identity().Boot}
+	rep.DiskLevel = n.disk.current().String()
 	rep.Replicas, rep.Leaders = n.countReplicas()
-	rep.DiskFree = diskFree(n.cfg.Dir)
+	rep.DiskFree = n.disk.free.Load()
 	return rep
 }
 
@@ -112,6 +113,7 @@ func (n *Node) Status(ctx context.Context) Status {
 		Store: id.Store.String(), Boot: id.Boot, Version: n.cfg.Version, Started: n.started,
 		Ready: ready, Checks: checks, Nodes: n.Nodes(ctx), Problems: []GroupSummary{},
 	}
+	st.System = n.systemSummary(ctx)
 	st.Groups.Total = n.registry.Counts().Groups
 	st.Groups.Replicas, st.Groups.Leaders = n.countReplicas()
 	var after raftyard.GroupID
@@ -147,6 +149,9 @@ func (n *Node) Ready() (bool, []Check) {
 	if !checks[2].OK {
 		checks[2].Detail = "the system group has not answered yet; " +
 			"it needs a majority of its voters"
+		if err := n.localFault(raftyard.SystemGroup); err != nil {
+			checks[2].Detail = "the replica of the system group is stopped: " + err.Error()
+		}
 	}
 	ready := !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK })
 	return ready, checks

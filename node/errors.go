@@ -58,6 +58,10 @@ var (
 	// ErrDiskFull: too little disk space is left to take writes.
 	ErrDiskFull = errors.New("disk full")
 
+	// ErrNotReady: the node has not read the registry since its start, so it
+	// cannot tell which groups there are.
+	ErrNotReady = errors.New("node is not ready")
+
 	// ErrTimeout: the deadline passed before the request had any effect.
 	ErrTimeout = errors.New("out of time")
 

@@ -30,7 +30,7 @@ func (n *Node) CreateGroup(ctx context.Context, spec Spec) (created bool, err er
 	if err != nil {
 		return false, err
 	}
-	n.awaitMembers(ctx, rec)
+	n.awaitMembers(ctx, rec, n.reachedByLive)
 	return created, nil
 }
 
@@ -101,14 +101,16 @@ func (n *Node) command(ctx context.Context, cmd []byte) (registry.Result, error)
 	return out, nil
 }
 
-// awaitMembers waits until the group has a leader, is not joint any more, and has
-// the members that are wanted, but for those on nodes that are down; or until ctx
-// ends.
-func (n *Node) awaitMembers(ctx context.Context, rec registry.Group) bool {
+// awaitMembers waits until the group has a leader among its members, and is where
+// reached says; or until ctx ends.
+func (n *Node) awaitMembers(
+	ctx context.Context, rec registry.Group,
+	reached func(group.Descriptor, registry.Group) bool,
+) bool {
 	wait := pollEvery
 	for {
 		d, led, err := n.descriptorOf(ctx, rec)
-		if err == nil && led && n.reachedByLive(d, rec) {
+		if err == nil && led && reached(d, rec) {
 			return true
 		}
 		if !pause(ctx, wait) {
@@ -125,7 +127,8 @@ func (n *Node) descriptorOf(
 ) (d group.Descriptor, led bool, err error) {
 	if r := n.replica(rec.ID); r != nil && r.serving() && r.incarnation == rec.Incarnation {
 		if v := r.view.Load(); v.initialized() {
-			return v.State.Descriptor, v.LeaderNode != 0, nil
+			_, led = v.State.Descriptor.Member(v.Leader)
+			return v.State.Descriptor, led, nil
 		}
 	}
 	err = n.atLeader(ctx, rec.ID, func(to raftyard.NodeID) error {
@@ -136,7 +139,8 @@ func (n *Node) descriptorOf(
 		if st.Group.Incarnation != rec.Incarnation.String() {
 			return fmt.Errorf("group %d: %w", rec.ID, ErrNoReplica)
 		}
-		d, led = descriptorFrom(st), st.Leader != 0
+		d = descriptorFrom(st)
+		_, led = d.Member(st.Leader)
 		return nil
 	})
 	return d, led, err
@@ -229,7 +233,7 @@ func (n *Node) SetMembers(
 	if err != nil {
 		return GroupStatus{}, err
 	}
-	if wait && !n.awaitMembers(ctx, rec) {
+	if wait && !n.awaitMembers(ctx, rec, reached) {
 		return GroupStatus{}, fmt.Errorf(
 			"group %d: %w: the membership is decided but not reached within the deadline; "+
 				"the group goes on by itself", g, ErrChangeInProgress)
@@ -257,9 +261,10 @@ func (n *Node) wantMembers(
 	case m.ExpectEpoch != 0 && d.Epoch != m.ExpectEpoch:
 		return rec, fmt.Errorf("group %d: %w: it is at epoch %d, not %d",
 			g, ErrEpochMismatch, d.Epoch, m.ExpectEpoch)
-	case !reached(d, rec) && !sameMembers(&rec, &wanted) && !reached(d, wanted):
+	case !reached(d, rec) && !sameMembers(&rec, &wanted) && !replaceable(d, m):
 		return rec, fmt.Errorf("group %d: %w: voters %v, learners %v are being brought in; "+
-			"wait for that or delete the group", g, ErrChangeInProgress, rec.Voters, rec.Learners)
+			"wait for that, take it back, or name the epoch that you know of (%d)",
+			g, ErrChangeInProgress, rec.Voters, rec.Learners, d.Epoch)
 	}
 	if err = n.registerMembers(ctx, wanted.Voters, wanted.Learners); err != nil {
 		return rec, err
@@ -281,6 +286,18 @@ func (n *Node) wantMembers(
 	default:
 		return rec, fmt.Errorf("%w: group %d: %s", ErrInvalid, g, res.Detail)
 	}
+}
+
+// replaceable reports whether a change that is under way may be replaced by m: it
+// takes the change back, to the voters that there are, or it is made by somebody
+// who knows how far the change has come.
+func replaceable(d group.Descriptor, m Members) bool {
+	if d.IsJoint() {
+		return false
+	}
+	have := wantOf(d)
+	slices.Sort(have.Voters)
+	return m.ExpectEpoch == d.Epoch || slices.Equal(have.Voters, sortedIDs(m.Voters))
 }
 
 func sameMembers(a, b *registry.Group) bool {

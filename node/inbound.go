@@ -48,6 +48,8 @@ func (n *Node) message(from raftyard.NodeID, env *transport.Envelope) {
 	case env.Message.GetType() == raftpb.MsgSnap && !emptySnapshot(env.Message):
 		// A state travels as a stream of its own, never in a message.
 		n.metrics.messagesRefused.Add(1)
+	case grows(env.Message) && n.disk.current() >= DiskFloor:
+		n.metrics.messagesDropped.Add(1) // the leader goes on without this node
 	case !r.worker.box.message(inbound{r: r, from: from, m: env.Message}, messageSize(env.Message)):
 		n.metrics.messagesDropped.Add(1)
 	}
@@ -224,6 +226,9 @@ func (h *handler) HandleSnapshot(
 ) error {
 	if !h.isOpen() {
 		return errStarting
+	}
+	if h.disk.current() >= DiskSoft {
+		return fmt.Errorf("node %d: %w", h.cfg.ID, ErrDiskFull)
 	}
 	err := h.receiveSnapshot(ctx, from, env, body)
 	if err != nil && !errors.Is(err, context.Canceled) {

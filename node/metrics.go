@@ -74,6 +74,7 @@ type Metrics struct {
 	SnapshotsReceived, SnapshotsInstalled          uint64
 
 	DiskFreeBytes int64
+	DiskLevel     DiskLevel
 	Store         storage.Stats
 	Transport     transport.Stats
 	Peers         []transport.PeerStatus
@@ -93,7 +94,8 @@ func (n *Node) Metrics() Metrics {
 		SnapshotsTaken: c.snapshotsTaken.Load(), SnapshotsSent: c.snapshotsSent.Load(),
 		SnapshotsFailed: c.snapshotsFailed.Load(), SnapshotsReceived: c.snapshotsReceived.Load(),
 		SnapshotsInstalled: c.snapshotsInstalled.Load(),
-		DiskFreeBytes:      diskFree(n.cfg.Dir),
+		DiskFreeBytes:      n.disk.free.Load(),
+		DiskLevel:          n.disk.current(),
 		Store:              n.store.Stats(),
 		Transport:          n.transport.Stats(),
 		Peers:              n.transport.Peers(),

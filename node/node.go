@@ -56,6 +56,7 @@ type Node struct {
 	metrics   counters
 	hints     leaderHints
 	watchers  watchers
+	disk      disk
 
 	mu       sync.RWMutex
 	replicas map[raftyard.GroupID]*replica
@@ -112,6 +113,9 @@ func (n *Node) start(ctx context.Context) error {
 		return fmt.Errorf("node: %w", err)
 	}
 	n.store = store
+	n.disk.probe = func() int64 { return diskFree(n.cfg.Dir) }
+	n.disk.floor.Store(store.Reserve() / 8)
+	n.disk.look()
 	if err := n.checkLimits(); err != nil {
 		return err
 	}
@@ -143,6 +147,7 @@ func (n *Node) start(ctx context.Context) error {
 	n.bootstrapElection()
 	n.wg.Go(n.clock)
 	n.wg.Go(n.housekeeping)
+	n.wg.Go(n.watchDisk)
 	return nil
 }
 
@@ -322,6 +327,7 @@ func nodeAttr(id raftyard.NodeID) slog.Attr      { return slog.Uint64("node", ui
 func errAttr(err error) slog.Attr                { return slog.Any("error", err) }
 func countAttr(c int) slog.Attr                  { return slog.Int("count", c) }
 func stepAttr(what string) slog.Attr             { return slog.String("what", what) }
+func bytesAttr(key string, v int64) slog.Attr    { return slog.Int64(key+"_bytes", v) }
 func stackAttr(stack []byte) slog.Attr           { return slog.String("stack", string(stack)) }
 
 // compile-time checks of what embedders rely on.

@@ -117,7 +117,7 @@ func (n *Node) atLeader(
 		to, err := n.leaderOrMember(g, avoid)
 		if errors.Is(err, ErrGroupNotFound) {
 			// This node's copy of the registry may be behind.
-			if _, err = n.freshRecord(ctx, g); err == nil {
+			if err = n.confirmMissing(ctx, g); err == nil {
 				continue
 			}
 		}
@@ -138,6 +138,15 @@ func (n *Node) atLeader(
 		}
 		wait = min(2*wait, maxRetry)
 	}
+}
+
+// confirmMissing returns nil if the registry, read linearizably, has the group.
+func (n *Node) confirmMissing(ctx context.Context, g raftyard.GroupID) error {
+	_, err := n.freshRecord(ctx, g)
+	if err == nil || errors.Is(err, ErrGroupNotFound) {
+		return err
+	}
+	return fmt.Errorf("group %d: %w: the registry cannot be read: %w", g, ErrNotReady, err)
 }
 
 // gaveUp is the error of a request that found no leader in time.

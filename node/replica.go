@@ -44,8 +44,10 @@ type replica struct {
 	applied       atomic.Uint64
 	appliedPosted atomic.Bool // it stands in the worker's mailbox
 
-	// view is what others may know of the raft state.
-	view atomic.Pointer[view]
+	// view is what others may know of the raft state, and ailing what a leader has
+	// seen of its members.
+	view   atomic.Pointer[view]
+	ailing atomic.Pointer[ailing]
 
 	owned
 }
@@ -68,6 +70,7 @@ type owned struct {
 	staged   *stagedSnapshot
 	snap     snapshotting
 	steering steering
+	health   health
 	leader   group.LeaderChange
 }
 

@@ -37,6 +37,9 @@ type GroupFilter struct {
 func (n *Node) Groups(
 	ctx context.Context, f GroupFilter,
 ) (groups []GroupSummary, next raftyard.GroupID, err error) {
+	if !n.lifecycle.isFresh() {
+		return nil, 0, fmt.Errorf("%w: it has not read the registry yet", ErrNotReady)
+	}
 	limit := maxPage
 	if f.Limit > 0 && f.Limit < maxPage {
 		limit = f.Limit
@@ -91,12 +94,13 @@ type replicaReport struct {
 	Members     []MemberStatus     `json:"m"`
 	Fault       string             `json:"f,omitempty"`
 	Replica     raftyard.ReplicaID `json:"r"`
+	Ailing      ailing             `json:"a"`
 }
 
-// replicaReports tells of this node's replicas with ids after a given one.
-func (n *Node) replicaReports(after raftyard.GroupID, limit int) []replicaReport {
+// replicaReports tells of this node's replicas with ids from a given one on.
+func (n *Node) replicaReports(from raftyard.GroupID, limit int) []replicaReport {
 	rs := n.allReplicas()
-	rs = slices.DeleteFunc(rs, func(r *replica) bool { return r.group <= after })
+	rs = slices.DeleteFunc(rs, func(r *replica) bool { return r.group < from })
 	slices.SortFunc(rs, func(a, b *replica) int { return cmp.Compare(a.group, b.group) })
 	if len(rs) > limit {
 		rs = rs[:limit]
@@ -113,6 +117,9 @@ func (r *replica) report() replicaReport {
 	if v := r.view.Load(); v != nil {
 		rep.Term, rep.Epoch, rep.Leader = v.Term, v.State.Descriptor.Epoch, v.LeaderNode
 		rep.Leads = v.Leader == r.id
+		if a := r.ailing.Load(); a != nil && rep.Leads {
+			rep.Ailing = *a
+		}
 		rep.Members = memberStatuses(v.State.Descriptor)
 	}
 	if err := r.fault(); err != nil {
@@ -131,7 +138,7 @@ func memberStatuses(d group.Descriptor) []MemberStatus {
 }
 
 // collectReports gathers what is known of the given groups: from this node, and
-// from the others for groups of which this node has no replica that knows.
+// from the leaders, or from all that may know.
 func (n *Node) collectReports(
 	ctx context.Context, recs []registry.Group,
 ) map[raftyard.GroupID][]replicaReport {
@@ -143,6 +150,7 @@ func (n *Node) collectReports(
 			rep := r.report()
 			known[rec.ID] = append(known[rec.ID], rep)
 			if rep.Leader != 0 {
+				ask[rep.Leader] = rep.Leader != n.cfg.ID // it knows how its members are
 				continue
 			}
 		}
@@ -155,7 +163,7 @@ func (n *Node) collectReports(
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	body := wire.AppendUvarint(nil, uint64(recs[0].ID-1))
+	body := wire.AppendUvarint(nil, uint64(recs[0].ID))
 	body = wire.AppendUvarint(body, maxPage)
 	for id, yes := range ask {
 		if !yes {
@@ -170,8 +178,8 @@ func (n *Node) collectReports(
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			for _, rep := range reps {
-				known[rep.Group] = append(known[rep.Group], rep)
+			for i := range reps {
+				known[reps[i].Group] = append(known[reps[i].Group], reps[i])
 			}
 		})
 	}
@@ -187,6 +195,7 @@ func (n *Node) summarize(rec *registry.Group, reps []replicaReport) GroupSummary
 		Members: []MemberStatus{}, Problems: []string{},
 	}
 	faulty := false
+	var sick ailing
 	for i := range reps {
 		rep := &reps[i]
 		if rep.Incarnation != s.Incarnation {
@@ -198,6 +207,9 @@ func (n *Node) summarize(rec *registry.Group, reps []replicaReport) GroupSummary
 		}
 		if rep.Leader != 0 && rep.Term >= s.Term {
 			s.Leader, s.Term = rep.Leader, rep.Term
+			if rep.Leads {
+				sick = rep.Ailing
+			}
 		}
 		s.Term = max(s.Term, rep.Term)
 	}
@@ -208,7 +220,8 @@ func (n *Node) summarize(rec *registry.Group, reps []replicaReport) GroupSummary
 	s.addProblem(len(s.Members) == 0, "no_replica")
 	s.addProblem(s.Leader == 0, "no_leader")
 	s.addProblem(d.IsJoint(), "joint")
-	s.addProblem(!d.IsJoint() && !reached(d, *rec), "under_replicated")
+	s.addProblem(!d.IsJoint() && !reached(d, *rec) || len(sick.Down) > 0, "under_replicated")
+	s.addProblem(len(sick.Lagging) > 0, "lagging")
 	s.addProblem(faulty, "faulty")
 	return s
 }
@@ -228,9 +241,9 @@ func nonNil(ids []raftyard.NodeID) []raftyard.NodeID {
 
 // Group returns everything about one group, asking every member.
 func (n *Node) Group(ctx context.Context, g raftyard.GroupID) (GroupStatus, error) {
-	rec, ok := n.registry.Group(g)
-	if !ok || rec.Deleted {
-		return GroupStatus{}, fmt.Errorf("group %d: %w", g, ErrGroupNotFound)
+	rec, err := n.knownRecord(g)
+	if err != nil {
+		return GroupStatus{}, err
 	}
 	sum := n.summarize(&rec, n.collectReports(ctx, []registry.Group{rec})[g])
 	st := GroupStatus{

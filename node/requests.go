@@ -22,7 +22,7 @@ const (
 	askSnapshot uint8 = 4 // group → SnapshotInfo
 	askReplica  uint8 = 5 // group → ReplicaStatus
 	askNode     uint8 = 6 // → nodeReport
-	askGroups   uint8 = 7 // after, limit → groupReport
+	askGroups   uint8 = 7 // first group, limit → replica reports
 )
 
 // remoteCodes give the errors of this package that travel between nodes their
@@ -32,6 +32,7 @@ var remoteCodes = []error{
 	ErrUnknownOutcome, ErrNoLeader, ErrGroupNotFound, ErrNoReplica, ErrGroupExists,
 	ErrEpochMismatch, ErrChangeInProgress, ErrOverloaded, ErrTooLarge, ErrInvalid,
 	ErrTransfer, ErrFaulty, ErrUnsupported, ErrDiskFull, ErrClosed, ErrTimeout, ErrQueryFailed,
+	ErrNotReady,
 }
 
 // codeNotLeader is the number of a NotLeaderError; its leader is in the body.
@@ -83,11 +84,11 @@ func (n *Node) serve(ctx context.Context, kind uint8, r *wire.Reader) ([]byte, e
 	case askNode:
 		return jsonAnswer(n.report(), r.Close())
 	case askGroups:
-		after, limit := raftyard.GroupID(r.Uvarint()), r.Uvarint()
+		from, limit := raftyard.GroupID(r.Uvarint()), r.Uvarint()
 		if err := r.Close(); err != nil {
 			return nil, err
 		}
-		return jsonAnswer(n.replicaReports(after, int(min(limit, maxPage))), nil)
+		return jsonAnswer(n.replicaReports(from, int(min(limit, maxPage))), nil)
 	default:
 		return nil, fmt.Errorf("%w: request kind %d", ErrUnsupported, kind)
 	}

@@ -56,8 +56,10 @@ type GroupSummary struct {
 	Members     []MemberStatus    `json:"members"`  // actual, as far as this node knows
 	Leader      raftyard.NodeID   `json:"leader"`   // zero: none known
 	Term        uint64            `json:"term"`
-	// Problems are stable words: no_leader, no_replica, under_replicated,
-	// joint, faulty, lagging.
+	// Problems are stable words: no_replica (nobody that was asked has one),
+	// no_leader, joint (a membership change is halfway), under_replicated (a wanted
+	// member is missing or does not answer), lagging (a member is far behind),
+	// faulty (a replica is stopped).
 	Problems []string `json:"problems"`
 }
 
@@ -161,6 +163,8 @@ type Status struct {
 	Checks    []Check         `json:"checks"`
 	Nodes     []NodeStatus    `json:"nodes"`
 	Groups    GroupCounts     `json:"groups"`
+	// System is the system group, which holds the registry.
+	System GroupSummary `json:"system"`
 	// Problems lists the groups that need somebody's attention, at most 100.
 	Problems []GroupSummary `json:"problems"`
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -66,7 +67,12 @@ func (n *Node) housekeeping() {
 		{"create the configured groups", n.createConfigured},
 	}
 	for _, step := range steps {
+		tries := 0
 		for step.do(ctx) != nil {
+			if tries++; tries == patientTries || tries%(10*patientTries) == 0 {
+				n.logger.Warn("waiting for a majority of the system group", stepAttr(step.name),
+					slog.Int("connected", n.countLive()), slog.Int("nodes", len(n.cfg.Peers)))
+			}
 			if !pause(ctx, n.cfg.TickInterval) {
 				return
 			}
@@ -174,7 +180,11 @@ func (n *Node) setNode(ctx context.Context, set registry.SetNode) error {
 // may try; the registry decides once.
 func (n *Node) createConfigured(ctx context.Context) error {
 	for _, spec := range n.cfg.Groups {
-		if _, ok := n.registry.Group(spec.ID); ok {
+		if rec, ok := n.registry.Group(spec.ID); ok {
+			if !rec.Deleted && !reached(groupOf(spec), rec) {
+				n.logger.Warn("a configured group has other members by now; "+
+					"the configuration only says how it is created", groupAttr(spec.ID))
+			}
 			continue // there, or deleted on purpose
 		}
 		_, _, err := n.decideGroup(ctx, spec)
@@ -186,6 +196,32 @@ func (n *Node) createConfigured(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// countLive counts this node and those that it is connected to.
+func (n *Node) countLive() int {
+	count := 0
+	for _, up := range n.liveNodes() {
+		if up {
+			count++
+		}
+	}
+	return count
+}
+
+// patientTries is after how many tries of a start-up step the log says so.
+const patientTries = 3
+
+// groupOf is the descriptor that a group of that spec has in the end.
+func groupOf(spec Spec) group.Descriptor {
+	var d group.Descriptor
+	for _, id := range spec.Voters {
+		d.Members = append(d.Members, group.Member{Node: id, Role: group.Voter})
+	}
+	for _, id := range spec.Learners {
+		d.Members = append(d.Members, group.Member{Node: id, Role: group.Learner})
+	}
+	return d
 }
 
 // noteLeader is called by a worker when a replica hears of another leader.

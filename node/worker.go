@@ -155,6 +155,7 @@ func (w *worker) tick() {
 		w.guard(r, "tick", func() {
 			r.raft.Tick()
 			w.tickTransfer(r)
+			w.tickHealth(r)
 			if r.steering.unmet {
 				w.steer(r)
 			}
@@ -193,6 +194,11 @@ func (w *worker) propose(p *proposal) {
 		return
 	}
 	w.guard(r, "propose", func() {
+		if w.node.disk.current() >= DiskHard && r.group != raftyard.SystemGroup {
+			c.finish(group.Result{}, fmt.Errorf("group %d at node %d: %w",
+				r.group, r.node, ErrDiskFull))
+			return
+		}
 		if r.machine.backlog() > maxApplyBacklog/4 {
 			c.finish(group.Result{}, fmt.Errorf("%w: the state machine of group %d is behind",
 				ErrOverloaded, r.group))
