@@ -9,13 +9,13 @@ import (
 )
 
 // A DB proposes commands to groups and asks their state machines. It is what a
-// [Client] needs of a node.
+// [Client] needs of a node; a *node.Node is one.
 type DB interface {
 	// Propose returns when the command is applied. Its error says whether it
 	// certainly has not been.
 	Propose(ctx context.Context, g raftyard.GroupID, cmd []byte) (group.Result, error)
 
-	// Query asks the state machine of g.
+	// Query asks the state machine of g, on this node or on another.
 	Query(
 		ctx context.Context, g raftyard.GroupID, how group.Consistency, query []byte,
 	) ([]byte, error)
@@ -24,12 +24,17 @@ type DB interface {
 // A Client reads and writes the keys of key-value groups. It checks every limit
 // before anything is proposed. It may be used from several goroutines.
 //
-// Errors of the DB are returned as they are.
+// Errors of the DB are returned as they are: those of a node say, through
+// node.NotApplied, whether a write may have had an effect. Errors of this package,
+// [PreconditionError] for one, mean that it had none, but for those that wrap
+// [group.ErrUnknown]: the answer made no sense, because the group is not of the
+// key-value kind or its nodes run other versions.
 type Client struct {
 	db DB
 }
 
-// NewClient returns a client of the groups that db reaches.
+// NewClient returns a client of the groups that db, usually a *node.Node, reaches.
+// It has nothing to close.
 func NewClient(db DB) *Client { return &Client{db: db} }
 
 // Put sets key to value if cond holds. It returns the group's revision after it,

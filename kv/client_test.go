@@ -227,10 +227,12 @@ func TestLargestItems(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := c.Get(ctx, 7, key, group.Linearizable); err != nil || !bytes.Equal(got.Data, value) {
+	got, err := c.Get(ctx, 7, key, group.Linearizable)
+	if err != nil || !bytes.Equal(got.Data, value) {
 		t.Errorf("Get = %d bytes, %v", len(got.Data), err)
 	}
-	if l, err := c.List(ctx, 7, ListRequest{}); err != nil || len(l.Items) != 1 {
+	l, err := c.List(ctx, 7, ListRequest{})
+	if err != nil || len(l.Items) != 1 {
 		t.Errorf("List = %d items, %v; want the one", len(l.Items), err)
 	}
 	res, err := c.Txn(ctx, 7, Txn{Then: []Op{{Kind: OpGet, Key: key}}})

@@ -2,12 +2,29 @@
 // store in Badger, larger than memory.
 //
 // A [Store] is one Badger database that all groups of a node share. Its
-// [Store.Factory] opens one [Machine] for each replica; node drives it. Programs
-// talk to a group through a [Client]:
+// [Store.Factory] opens one [Machine] for each replica; node drives it. A program
+// that embeds a node opens the store first and closes it last:
 //
-//	c := kv.NewClient(n) // n is a *node.Node
+//	store, err := kv.OpenStore(kv.StoreOptions{Dir: filepath.Join(dir, "state")})
+//	n, err := node.Open(ctx, node.Config{
+//		ID: 1, Dir: dir, Cluster: "orders", Peers: peers,
+//		Kinds: map[string]group.Factory{"kv": store.Factory()},
+//	})
+//	created, err := n.CreateGroup(ctx, node.Spec{
+//		ID: 7, Kind: "kv", Voters: []raftyard.NodeID{1, 2, 3},
+//	})
+//	...
+//	err = errors.Join(n.Close(ctx), store.Close())
+//
+// It talks to a group, from any node, through a [Client]:
+//
+//	c := kv.NewClient(n)
 //	rev, created, err := c.Put(ctx, 7, []byte("k"), []byte("v"), kv.Cond{Absent: true})
-//	v, err := c.Get(ctx, 7, []byte("k"), group.Linearizable)
+//	v, err := c.Get(ctx, 7, []byte("k"), node.Linearizable)
+//
+// The name of the kind is the program's to choose, but the HTTP handler of
+// node/admin serves the keys of groups of kind "kv" only. examples/kv is a whole
+// program.
 //
 // # Revisions
 //

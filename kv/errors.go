@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// Errors of requests. A request that is refused with one of them had no effect.
+// Errors of requests. A request that is refused with one of them had no effect,
+// except with ErrReplayed, which says otherwise.
 var (
 	// ErrNotFound: there is no such key.
 	ErrNotFound = errors.New("kv: key not found")
@@ -33,7 +34,8 @@ var (
 
 	// ErrReplayed: the command had been applied before this replica was
 	// restarted, and its result is not known any more. Only a command that is
-	// applied for the second time is answered so, which has nobody waiting.
+	// applied for the second time is answered so, which has nobody waiting. A
+	// [Client] returns it with [group.ErrUnknown].
 	ErrReplayed = errors.New("kv: command was applied before")
 )
 
@@ -45,6 +47,10 @@ var (
 
 	// ErrClosed: the store or the machine is closed.
 	ErrClosed = errors.New("kv: closed")
+
+	// ErrLocked: another process, or another Store of this one, has the
+	// directory open.
+	ErrLocked = errors.New("kv: store is in use")
 
 	// ErrOpen: the replica's machine is open already.
 	ErrOpen = errors.New("kv: machine is open already")

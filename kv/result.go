@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/wire"
 )
 
@@ -162,12 +163,13 @@ func readRefused(r *wire.Reader) error {
 }
 
 // decodeResult decodes the result of a command of the kind want. A command that
-// was refused, or whose condition did not hold, is an error.
+// was refused, or whose condition did not hold, is an error. So is a result that
+// makes no sense: the command was applied, and what it did is unknown.
 func decodeResult(data []byte, want commandKind) (result, error) {
 	r := wire.NewReader(data)
 	res, refused := readResult(r, want)
 	if err := r.Close(); err != nil {
-		return result{}, fmt.Errorf("kv: result: %w", err)
+		return result{}, fmt.Errorf("%w: kv: result: %w", group.ErrUnknown, err)
 	}
 	return res, refused
 }
@@ -184,7 +186,7 @@ func readResult(r *wire.Reader, want commandKind) (result, error) {
 	case statusRefused:
 		return result{}, readRefused(r)
 	case statusReplayed:
-		return result{}, ErrReplayed
+		return result{}, fmt.Errorf("%w: %w", group.ErrUnknown, ErrReplayed)
 	default:
 		r.Fail("result status %d", res.status)
 	}

@@ -31,8 +31,9 @@ const (
 // StoreOptions are the settings of a [Store]. The zero value of every field but
 // Dir means "use the default".
 type StoreOptions struct {
-	// Dir is a directory for the store alone. It is made when missing; its
-	// parent is not.
+	// Dir is a directory for the store alone. It is made when missing, with its
+	// parents. It may lie in the node's own directory under any name that the
+	// node does not use; "state" is one that it never will.
 	Dir string
 
 	// MemTableSize, in bytes, is the size of Badger's memtables, of which up to
@@ -109,12 +110,19 @@ type Store struct {
 
 // OpenStore opens the store in o.Dir, or makes it, and goes on with deleting
 // what an earlier process left to be deleted. A directory that cannot be trusted
-// is an error.
+// is an error, and so is one that is open already, which is not touched
+// ([ErrLocked]).
+//
+// A program that embeds a node opens the store before the node, whose Open asks
+// [Store.Factory] for machines, and closes it after the node.
 func OpenStore(o StoreOptions) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	o = o.withDefaults()
+	if err := makeDir(o.Dir); err != nil {
+		return nil, fmt.Errorf("kv: open: make directory: %w", err)
+	}
 	db, err := badgerdb.Open(badgerdb.Options{
 		Dir:            o.Dir,
 		MemTableSize:   o.MemTableSize,
@@ -123,7 +131,10 @@ func OpenStore(o StoreOptions) (*Store, error) {
 		IndexCacheSize: o.IndexCacheBytes,
 		Logger:         o.Logger,
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, badgerdb.ErrLocked):
+		return nil, fmt.Errorf("%w: %w", ErrLocked, err)
+	case err != nil:
 		return nil, fmt.Errorf("kv: open: %w", err)
 	}
 	s := &Store{
@@ -170,9 +181,9 @@ func (s *Store) start() error {
 	return nil
 }
 
-// Factory returns the factory that opens a replica's [Machine] in s. It does not
-// use [group.Env].Dir. Opening reads one record; a replica that never applied
-// anything has none.
+// Factory returns the factory that opens a replica's [Machine] in s, for the
+// Kinds of a node. It does not use [group.Env].Dir. Opening reads one record; a
+// replica that never applied anything has none.
 func (s *Store) Factory() group.Factory {
 	return func(env group.Env) (group.StateMachine, error) {
 		return s.Open(Replica{Group: env.Group, Incarnation: env.Incarnation, ID: env.Replica})
@@ -289,7 +300,8 @@ func (s *Store) Stats() Stats {
 // Close waits for the calls that are in flight, stops the background work and
 // closes the database. Snapshots that are being written end with [ErrClosed];
 // every later call returns it. A Restore ends when its reader returns. The machines
-// need not be closed before.
+// need not be closed before, but a node that has them must: its replicas would be
+// stopped for an error of their state machines.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.gate.close()

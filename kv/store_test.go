@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -458,5 +459,26 @@ func BenchmarkApply(b *testing.B) {
 			st := s.Stats()
 			b.ReportMetric(float64(st.WriteSets)/float64(max(1, st.Transactions)), "sets/sync")
 		})
+	}
+}
+
+func TestOpenStoreMakesDirectories(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	s := openTestStore(t, dir)
+	_, err := OpenStore(StoreOptions{Dir: filepath.Join(dir, "state")})
+	if !errors.Is(err, ErrLocked) {
+		t.Errorf("OpenStore of an open directory: %v, want ErrLocked", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	openTestStore(t, dir)
+
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenStore(StoreOptions{Dir: filepath.Join(file, "state")}); err == nil {
+		t.Error("OpenStore in a file returned no error")
 	}
 }

@@ -160,7 +160,9 @@ func (a answers) Propose(context.Context, raftyard.GroupID, []byte) (group.Resul
 	return group.Result{Data: a.data}, a.err
 }
 
-func (a answers) Query(context.Context, raftyard.GroupID, group.Consistency, []byte) ([]byte, error) {
+func (a answers) Query(
+	context.Context, raftyard.GroupID, group.Consistency, []byte,
+) ([]byte, error) {
 	return a.data, a.err
 }
 
@@ -190,6 +192,12 @@ func TestClientErrors(t *testing.T) {
 			_, errs["Get"] = c.Get(ctx, 1, key, group.Stale)
 			_, errs["List"] = c.List(ctx, 1, ListRequest{})
 			for call, err := range errs {
+				write := call == "Put" || call == "Delete" || call == "Txn"
+				unknown := write && errors.Is(tt.want, wire.ErrMalformed)
+				if errors.Is(err, group.ErrUnknown) != unknown {
+					t.Errorf("%s: %v says that the outcome is unknown: %v, want %v",
+						call, err, !unknown, unknown)
+				}
 				if !errors.Is(err, tt.want) {
 					t.Errorf("%s: %v, want %v", call, err, tt.want)
 				}
