@@ -91,7 +91,8 @@ func parseAddr(addr string) (*url.URL, error) {
 		text = "http://" + text
 	}
 	base, err := url.Parse(text)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+	if err != nil || base.Hostname() == "" || base.Port() == "" ||
+		base.Scheme != "http" && base.Scheme != "https" {
 		return nil, fmt.Errorf("client: address %q, want host:port or http://host:port", addr)
 	}
 	if strings.Trim(base.Path, "/") != "" || base.RawQuery != "" || base.User != nil {
@@ -122,34 +123,46 @@ func (c *Client) call(ctx context.Context, req request) (*answer, error) {
 	}
 	failed := make([]error, len(c.bases))
 	for at, attempt := c.first(), 0; ; at, attempt = (at+1)%len(c.bases), attempt+1 {
-		ans, err := c.send(ctx, c.bases[at], req)
+		ans, err := c.attempt(ctx, c.bases[at], req, share(ctx, failed))
 		if err == nil {
 			c.last.Store(int64(at))
 			return ans, nil
 		}
 		if p, ok := errors.AsType[*Problem](err); ok {
-			c.last.Store(int64(at))
 			wait, retry := p.retryAfter()
+			if !retry {
+				c.last.Store(int64(at))
+			}
 			if !retry || !pause(ctx, wait, attempt) {
 				return nil, err
 			}
 			clear(failed)
 			continue
 		}
-		if !req.repeatable(err) {
-			return nil, &UnknownError{Err: err}
+		if _, unknown := errors.AsType[*UnknownError](err); unknown {
+			return nil, err
 		}
 		failed[at] = err
-		switch {
-		case ctx.Err() != nil && isDial(err), !slices.Contains(failed, nil):
+		if ctx.Err() != nil || !slices.Contains(failed, nil) {
 			return nil, c.unreachable(failed)
-		case ctx.Err() != nil:
-			return nil, err
 		}
 	}
 }
 
 func (c *Client) first() int { return int(c.last.Load()) % len(c.bases) }
+
+// share is how long the next address may take: what is left, in equal parts for
+// all that have not failed. One that hangs leaves time for the others.
+func share(ctx context.Context, failed []error) time.Duration {
+	untried := 0
+	for _, err := range failed {
+		if err == nil {
+			untried++
+		}
+	}
+	deadline, _ := ctx.Deadline() // call has seen to it that there is one
+	return time.Until(deadline) / time.Duration(max(untried, 1))
+}
 
 func (c *Client) unreachable(failed []error) *UnreachableError {
 	e := &UnreachableError{}
@@ -178,18 +191,4 @@ func pause(ctx context.Context, wait time.Duration, attempt int) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// isDial reports whether err says that no connection was made.
-func isDial(err error) bool {
-	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "dial"
-}
-
-// cause drops the method and URL that net/http puts in front.
-func cause(err error) error {
-	if ue, ok := errors.AsType[*url.Error](err); ok {
-		return ue.Err
-	}
-	return err
 }

@@ -19,7 +19,9 @@ func TestAddresses(t *testing.T) {
 	if got := strings.Join(good.Addrs(), " "); got != "http://h:1 http://h:2 https://[::1]:3" {
 		t.Errorf("addresses = %s", got)
 	}
-	for _, bad := range []string{"", "ftp://h:1", "http://h:1/p", "http://h:1?q=1", "http://u@h"} {
+	for _, bad := range []string{
+		"", "ftp://h:1", "http://h:1/p", "http://h:1?q=1", "http://u@h:1", "h", "h:", ":1",
+	} {
 		if _, err := New(Config{Addrs: []string{bad}}); err == nil {
 			t.Errorf("New(%q) succeeded, want an error", bad)
 		}

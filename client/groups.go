@@ -64,20 +64,16 @@ func (c *Client) Group(ctx context.Context, id raftyard.GroupID) (*Group, error)
 	return get[Group](ctx, c, groupPath(id), nil)
 }
 
-// CreateGroup makes a group, and reports whether it was not there before. One
-// that exists with the same spec is no error.
+// CreateGroup makes a group, waits until it answers, and returns it. One that
+// exists with the same spec is no error.
 func (c *Client) CreateGroup(
 	ctx context.Context, id raftyard.GroupID, spec Spec,
-) (created bool, err error) {
+) (*CreatedGroup, error) {
 	req, err := request{method: http.MethodPut, path: groupPath(id)}.withJSON(spec)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	ans, err := c.call(ctx, req)
-	if err != nil {
-		return false, err
-	}
-	return ans.status == http.StatusCreated, nil
+	return call[CreatedGroup](ctx, c, req)
 }
 
 // DeleteGroup deletes a group everywhere. It is no error when it is deleted

@@ -2,7 +2,6 @@ package client
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -18,6 +17,7 @@ const (
 	CodeMethod          = "method_not_allowed" // the path has other methods
 	CodeMediaType       = "unsupported_media_type"
 	CodeCrossOrigin     = "cross_origin" // a browser sent it from another site
+	CodeBadHost         = "bad_host"     // it is for a host that the node does not go by
 	CodeTooLarge        = "too_large"
 	CodeGroupNotFound   = "group_not_found"
 	CodeNodeNotFound    = "node_not_found"
@@ -48,7 +48,8 @@ const (
 func Codes() []string {
 	return []string{
 		CodeInvalid, CodeMalformed, CodeNotFound, CodeMethod, CodeMediaType, CodeCrossOrigin,
-		CodeTooLarge, CodeGroupNotFound, CodeNodeNotFound, CodeNoReplica, CodeKeyNotFound,
+		CodeBadHost, CodeTooLarge, CodeGroupNotFound, CodeNodeNotFound, CodeNoReplica,
+		CodeKeyNotFound,
 		CodePrecondition, CodeGroupExists, CodeEpochMismatch, CodeChangeUnderWay,
 		CodeTransferFailed, CodeUnsupported, CodeNotImplemented, CodeOverloaded, CodeNoLeader,
 		CodeNotLeader, CodeNotReady, CodeReplicaStopped, CodeStoreFailed, CodeClosing,
@@ -84,26 +85,35 @@ type Problem struct {
 	// Revision is the key's after [CodePrecondition]; zero: no such key.
 	Revision uint64 `json:"revision,omitempty"`
 	// Checks are those of a node that is not ready.
-	Checks  []Check `json:"checks,omitempty"`
-	Outcome string  `json:"outcome"`
+	Checks []Check `json:"checks,omitempty"`
+	// Outcome is empty for a request that changes nothing.
+	Outcome string `json:"outcome,omitempty"`
 }
 
-// Error returns the code and the detail.
+// Error returns title and detail, and the code unless the title says the same.
 func (p *Problem) Error() string {
-	text := p.Detail
-	if text == "" {
-		text = strings.ToLower(p.Title)
+	title := strings.ToLower(p.Title)
+	text := title
+	if p.Detail != "" {
+		text = strings.TrimPrefix(title+": "+p.Detail, ": ")
 	}
-	if p.Code == "" {
-		return fmt.Sprintf("%s (HTTP status %d)", text, p.Status)
+	if p.Code == "" || strings.ReplaceAll(p.Code, "_", " ") == title {
+		return text
 	}
-	return fmt.Sprintf("%s (%s)", text, p.Code)
+	return text + " (" + p.Code + ")"
 }
 
-// retryAfter returns how long to wait before a retry, if one is safe and may help.
+// retryAfter returns how long to wait before a retry, if one is safe and what was
+// in the way passes by itself.
 func (p *Problem) retryAfter() (time.Duration, bool) {
-	wait := time.Duration(p.RetryAfterMS) * time.Millisecond
-	return wait, p.Outcome == OutcomeNotApplied && wait > 0
+	switch p.Code {
+	case CodeNoLeader, CodeNotLeader, CodeNotReady, CodeOverloaded, CodeClosing, CodeTimeout:
+	default:
+		return 0, false
+	}
+	const least = 50 * time.Millisecond
+	wait := max(time.Duration(p.RetryAfterMS)*time.Millisecond, least)
+	return wait, p.Outcome != OutcomeUnknown
 }
 
 // UnreachableError reports that no address answered. The request had no effect.
@@ -116,7 +126,7 @@ type UnreachableError struct {
 func (e *UnreachableError) Error() string {
 	reasons := make([]string, len(e.Errs))
 	for i, err := range e.Errs {
-		reasons[i] = fmt.Sprintf("%s: %v", e.Addrs[i], cause(err))
+		reasons[i] = e.Addrs[i] + ": " + Explain(err)
 	}
 	return "cannot reach a node: " + strings.Join(reasons, "; ")
 }
@@ -132,7 +142,7 @@ type UnknownError struct {
 
 // Error returns what ended the wait.
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("the outcome is unknown: %v", cause(e.Err))
+	return "the outcome is unknown: " + Explain(e.Err)
 }
 
 // Unwrap returns what ended the wait.
@@ -145,7 +155,7 @@ func NotApplied(err error) bool {
 		return false
 	}
 	if p, ok := errors.AsType[*Problem](err); ok {
-		return p.Outcome == OutcomeNotApplied
+		return p.Outcome != OutcomeUnknown
 	}
 	_, unknown := errors.AsType[*UnknownError](err)
 	return !unknown

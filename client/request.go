@@ -10,8 +10,10 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,9 +33,6 @@ type request struct {
 func (r *request) changes() bool {
 	return r.method != http.MethodGet && r.method != http.MethodHead
 }
-
-// repeatable reports whether the request may be sent again after err.
-func (r *request) repeatable(err error) bool { return !r.changes() || isDial(err) }
 
 // withJSON returns the request with v as its body.
 func (r request) withJSON(v any) (request, error) {
@@ -74,13 +73,54 @@ func (a *answer) revision() uint64 {
 	return revision
 }
 
-// send asks one node once.
+// maxNodeTimeout is the longest that a node may be asked to take.
+const maxNodeTimeout = 5 * time.Minute
+
+// attempt asks one node once. A read ends after limit; a change does when it
+// could not be sent by then, and else has all the time of ctx: nobody could say
+// what became of it. An error is a [*Problem], an [*UnknownError], or means that
+// the request had no effect.
+func (c *Client) attempt(
+	ctx context.Context, base *url.URL, r request, limit time.Duration,
+) (*answer, error) {
+	var cancel context.CancelFunc
+	if r.changes() {
+		ctx, cancel = context.WithCancel(ctx)
+	} else {
+		ctx, cancel = context.WithTimeout(ctx, limit)
+	}
+	defer cancel()
+	var sent, late atomic.Bool
+	timer := time.AfterFunc(limit, func() {
+		if r.changes() && !sent.Load() {
+			late.Store(true)
+			cancel()
+		}
+	})
+	defer timer.Stop()
+	ans, err := c.send(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		// From here on, some of the request may be on its way.
+		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
+	}), base, r)
+	if err == nil {
+		return ans, nil
+	}
+	if late.Load() && errors.Is(err, context.Canceled) {
+		err = context.DeadlineExceeded
+	}
+	if _, ok := errors.AsType[*Problem](err); !ok && r.changes() && sent.Load() {
+		err = &UnknownError{Err: err}
+	}
+	return nil, err
+}
+
+// send sends the request and reads the answer.
 func (c *Client) send(ctx context.Context, base *url.URL, r request) (*answer, error) {
 	query := url.Values{}
 	maps.Copy(query, r.query)
 	if deadline, ok := ctx.Deadline(); ok {
-		left := time.Until(deadline) - grace
-		query.Set("timeout", max(left, grace/2).Round(time.Millisecond).String())
+		left := min(max(time.Until(deadline)-grace, grace/2), maxNodeTimeout)
+		query.Set("timeout", left.Round(time.Millisecond).String())
 	}
 	target := base.String() + r.path + "?" + query.Encode()
 	req, err := http.NewRequestWithContext(ctx, r.method, target, bytes.NewReader(r.body))
@@ -101,7 +141,7 @@ func (c *Client) send(ctx context.Context, base *url.URL, r request) (*answer, e
 	if len(body) > maxAnswerBytes {
 		return nil, fmt.Errorf("client: the answer is over %d bytes", maxAnswerBytes)
 	}
-	if resp.StatusCode >= http.StatusBadRequest || resp.StatusCode < http.StatusOK {
+	if resp.StatusCode >= http.StatusMultipleChoices || resp.StatusCode < http.StatusOK {
 		return nil, readProblem(resp, body, r.changes())
 	}
 	return &answer{status: resp.StatusCode, header: resp.Header, body: body}, nil
@@ -113,13 +153,15 @@ func readProblem(resp *http.Response, body []byte, changes bool) *Problem {
 	p := &Problem{}
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err == nil && kind == ProblemType && json.Unmarshal(body, p) == nil && p.Code != "" {
+		if changes && p.Outcome == "" { // a node always says
+			p.Outcome = OutcomeUnknown
+		}
 		return p
 	}
 	p = &Problem{
-		Status:  resp.StatusCode,
-		Title:   http.StatusText(resp.StatusCode),
-		Detail:  fmt.Sprintf("answer of something that is not a raftyard node: %s", resp.Status),
-		Outcome: OutcomeNotApplied,
+		Status: resp.StatusCode,
+		Title:  http.StatusText(resp.StatusCode),
+		Detail: fmt.Sprintf("HTTP status %d of what is not a raftyard node", resp.StatusCode),
 	}
 	if changes {
 		p.Outcome = OutcomeUnknown

@@ -73,6 +73,12 @@ type Group struct {
 	Replicas        []Replica `json:"replicas"`
 }
 
+// CreatedGroup answers the creation of a group.
+type CreatedGroup struct {
+	Group
+	Created bool `json:"created"` // it was not there before
+}
+
 // Groups is one page of a list of groups.
 type Groups struct {
 	Groups     []GroupSummary `json:"groups"`
@@ -130,7 +136,10 @@ type Status struct {
 	Checks    []Check         `json:"checks"`
 	Nodes     []Node          `json:"nodes"`
 	Groups    Counts          `json:"groups"`
-	Problems  []GroupSummary  `json:"problems"`
+	// System is the system group, which holds the registry.
+	System GroupSummary `json:"system"`
+	// Problems are groups with one, at most 100.
+	Problems []GroupSummary `json:"problems"`
 }
 
 // Snapshot describes a snapshot that was taken.

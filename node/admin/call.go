@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"mime"
+	"maps"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -50,9 +50,14 @@ func (c *call) begin(rt *route) error {
 	c.route = rt
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		return newProblem(client.CodeInvalid, "the query cannot be read: %v", err)
+		return newProblem(client.CodeInvalid, "the query cannot be read: %s",
+			strings.TrimPrefix(err.Error(), "net/url: "))
 	}
 	c.query = query
+	err = c.checkParams(rt)
+	if err != nil {
+		return err
+	}
 	control := http.NewResponseController(c.w)
 	if rt.vital {
 		// It may run long, and the deadline of the request before must not end it.
@@ -71,6 +76,26 @@ func (c *call) begin(rt *route) error {
 		return err
 	}
 	c.limitTo(timeout)
+	if c.r.Context().Err() != nil {
+		return newProblem(client.CodeTimeout, "the time was over before the request was begun")
+	}
+	return nil
+}
+
+// checkParams refuses parameters that the route does not have: who mistypes
+// consistency must not get another one in silence. Probes and metrics take what
+// comes, since their clients add things of their own.
+func (c *call) checkParams(rt *route) error {
+	if rt.vital {
+		return nil
+	}
+	known := append([]string{"timeout"}, rt.params...)
+	for _, name := range slices.Sorted(maps.Keys(c.query)) {
+		if !slices.Contains(known, name) {
+			return newProblem(client.CodeInvalid,
+				"unknown parameter %q, there are: %s", name, strings.Join(known, ", "))
+		}
+	}
 	return nil
 }
 
@@ -110,9 +135,21 @@ func (c *call) duration(name string, absent time.Duration) (time.Duration, error
 	}
 	if err != nil || got <= 0 || got > most {
 		return 0, newProblem(client.CodeInvalid,
-			"%s is %q, want a duration such as 5s, or seconds, at most %v", name, text, most)
+			"%s is %q, want a duration such as 5s, or seconds, above 0 and at most %s",
+			name, text, shortDuration(most))
 	}
 	return got, nil
+}
+
+// shortDuration returns d as people type it: 5m, not 5m0s.
+func shortDuration(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
 }
 
 // param returns a parameter of the query. One that comes twice is refused: which
@@ -178,12 +215,12 @@ func pathID(text, what string, least uint64) (uint64, error) {
 	return id, nil
 }
 
-// body reads at most limit bytes. What it returns may be kept until the end of
-// the request.
-func (c *call) body(limit int64) ([]byte, error) {
+// body reads at most limit bytes; what names it in messages. What it returns may
+// be kept until the end of the request.
+func (c *call) body(what string, limit int64) ([]byte, error) {
 	expect := c.r.ContentLength
 	if expect > limit {
-		return nil, tooLarge(limit)
+		return nil, tooLarge(what, limit)
 	}
 	if expect < 0 {
 		expect = limit
@@ -206,114 +243,18 @@ func (c *call) body(limit int64) ([]byte, error) {
 		ignoreUnsupported(control.SetReadDeadline(time.Time{}))
 		return data, nil
 	case c.r.Context().Err() != nil || errors.Is(err, errTimeout):
-		return nil, newProblem(client.CodeTimeout, "the body did not arrive in time")
+		return nil, newProblem(client.CodeTimeout, "%s did not arrive in time", what)
 	default:
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return nil, tooLarge(limit)
+			return nil, tooLarge(what, limit)
 		}
-		return nil, newProblem(client.CodeInvalid, "the body cannot be read: %v", err)
+		return nil, newProblem(client.CodeInvalid,
+			"%s cannot be read: %s", what, client.Explain(err))
 	}
 }
 
-func tooLarge(limit int64) error {
-	return newProblem(client.CodeTooLarge, "the body is over %d bytes, which is the limit", limit)
-}
-
-// maxJSONBytes bounds the documents that administer groups.
-const maxJSONBytes = 1 << 20
-
-// json reads a JSON document into v, strictly.
-func (c *call) json(v any, limit int64) error {
-	if err := checkMediaType(c.r.Header.Get("Content-Type")); err != nil {
-		return err
-	}
-	data, err := c.body(limit)
-	if err != nil {
-		return err
-	}
-	if len(bytes.TrimSpace(data)) == 0 {
-		return newProblem(client.CodeMalformed, "the body is empty, want a JSON object")
-	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(v); err != nil {
-		return malformed(data, decoder.InputOffset(), err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return malformed(data, decoder.InputOffset(), errors.New("more after the JSON object"))
-	}
-	return nil
-}
-
-// checkMediaType refuses a body that says it is something else than JSON. What
-// curl sends unasked is taken as saying nothing: a browser could send it from
-// another site, but such requests were refused before.
-func checkMediaType(header string) error {
-	if header == "" {
-		return nil
-	}
-	kind, _, err := mime.ParseMediaType(header)
-	switch {
-	case err != nil:
-	case kind == "application/json", strings.HasSuffix(kind, "+json"),
-		kind == "application/x-www-form-urlencoded":
-		return nil
-	}
-	return newProblem(client.CodeMediaType, "the body is %q, want application/json", header)
-}
-
-// malformed says where in the body JSON ends to be what is wanted.
-func malformed(data []byte, offset int64, err error) error {
-	what := strings.TrimPrefix(err.Error(), "json: ")
-	if se, ok := errors.AsType[*json.SyntaxError](err); ok {
-		offset = se.Offset
-	}
-	if te, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		offset = te.Offset
-		what = fmt.Sprintf("%s is %s, want %s",
-			fieldName(te.Field), article(te.Value), kindName(te))
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		offset, what = int64(len(data)), "the JSON ends too early"
-	}
-	before := data[:min(max(offset, 0), int64(len(data)))]
-	line := 1 + bytes.Count(before, []byte("\n"))
-	column := max(len(before)-bytes.LastIndexByte(before, '\n')-1, 1)
-	return newProblem(client.CodeMalformed, "line %d, column %d: %s", line, column, what)
-}
-
-func fieldName(field string) string {
-	if field == "" {
-		return "the body"
-	}
-	return field
-}
-
-// article returns what encoding/json calls a kind of value, with its article.
-func article(kind string) string {
-	switch kind {
-	case "array":
-		return "a list"
-	case "object":
-		return "an object"
-	default:
-		return "a " + kind
-	}
-}
-
-func kindName(te *json.UnmarshalTypeError) string {
-	switch kind := te.Type.Kind().String(); kind {
-	case "struct", "map":
-		return "an object"
-	case "slice", "array":
-		return "a list"
-	case "uint64", "int", "int64":
-		return "a whole number that is not negative"
-	case "bool":
-		return "true or false"
-	default:
-		return "a " + kind
-	}
+func tooLarge(what string, limit int64) error {
+	return newProblem(client.CodeTooLarge, "%s is over %d bytes, which is the limit", what, limit)
 }
 
 // send answers with a JSON document.
@@ -355,6 +296,9 @@ func (c *call) fail(err error) {
 	p := toProblem(err)
 	if p.Group == nil {
 		p.Group = c.group
+	}
+	if isRead(c.r) { // nothing could have happened
+		p.Outcome = ""
 	}
 	if p.Code == client.CodeInternal {
 		c.handler.cfg.Logger.LogAttrs(c.r.Context(), slog.LevelError, "request failed",

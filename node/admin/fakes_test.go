@@ -31,7 +31,10 @@ type fakeNode struct {
 	next   raftyard.GroupID
 	exists bool
 	panics bool
-	block  chan struct{} // when not nil, Group waits for it or for the context
+	stored node.GroupStatus // what Group answers
+	// groupErr is the answer of Group alone.
+	groupErr error
+	block    chan struct{} // when not nil, Group waits for it or for the context
 }
 
 func (f *fakeNode) note(call string) error {
@@ -67,8 +70,10 @@ func (f *fakeNode) Group(ctx context.Context, id raftyard.GroupID) (node.GroupSt
 			return node.GroupStatus{}, ctx.Err()
 		}
 	}
-	err := f.note("group " + id.String())
-	return node.GroupStatus{GroupSummary: node.GroupSummary{ID: id}}, err
+	err := errors.Join(f.note("group "+id.String()), f.groupErr)
+	status := f.stored
+	status.ID = id
+	return status, err
 }
 
 func (f *fakeNode) CreateGroup(_ context.Context, spec node.Spec) (bool, error) {

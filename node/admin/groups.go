@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
@@ -128,13 +129,33 @@ func (h *Handler) createGroup(c *call) error {
 		status = http.StatusCreated
 		c.w.Header().Set("Location", "/v1/groups/"+id.String())
 	}
-	return c.send(status, createdDoc{Spec: spec, Created: created})
+	return c.send(status, createdDoc{GroupStatus: h.stored(c, spec), Created: created})
 }
 
 // createdDoc answers the creation of a group.
 type createdDoc struct {
-	node.Spec
+	node.GroupStatus
 	Created bool `json:"created"`
+}
+
+// stored returns the group that spec has made or found. It is there, so that not
+// being able to read it back is no reason to fail.
+func (h *Handler) stored(c *call, spec node.Spec) node.GroupStatus {
+	status, err := h.cfg.Node.Group(c.r.Context(), spec.ID)
+	if err == nil {
+		return status
+	}
+	h.cfg.Logger.LogAttrs(c.r.Context(), slog.LevelDebug, "group not read back",
+		slog.Uint64("group", uint64(spec.ID)), slog.Any("error", err))
+	return node.GroupStatus{
+		GroupSummary: node.GroupSummary{
+			ID: spec.ID, Kind: spec.Kind, Voters: spec.Voters, Learners: spec.Learners,
+			Members: []node.MemberStatus{}, Problems: []string{},
+		},
+		SnapshotEntries: spec.SnapshotEntries,
+		TrailingEntries: spec.TrailingEntries,
+		Replicas:        []node.ReplicaStatus{},
+	}
 }
 
 // userGroupID is the id of a group that users may create, change and delete.
@@ -185,23 +206,42 @@ func (h *Handler) setMembers(c *call) error {
 	if err != nil {
 		return err
 	}
-	var doc client.Members
+	var doc membersDoc
 	err = c.json(&doc, maxJSONBytes)
 	if err != nil {
 		return err
 	}
-	err = checkMembers(doc.Voters, doc.Learners)
+	want, err := doc.read()
 	if err != nil {
 		return err
 	}
 	if wait > 0 {
 		c.limitTo(wait)
 	}
-	status, err := h.cfg.Node.SetMembers(c.r.Context(), id, node.Members(doc), wait > 0)
+	status, err := h.cfg.Node.SetMembers(c.r.Context(), id, want, wait > 0)
 	if err != nil {
 		return err
 	}
 	return c.send(http.StatusOK, status)
+}
+
+// membersDoc is [client.Members] that tells an epoch of 0 from none.
+type membersDoc struct {
+	Voters      []raftyard.NodeID `json:"voters"`
+	Learners    []raftyard.NodeID `json:"learners"`
+	ExpectEpoch *uint64           `json:"expect_epoch"`
+}
+
+func (d *membersDoc) read() (node.Members, error) {
+	m := node.Members{Voters: d.Voters, Learners: d.Learners}
+	if d.ExpectEpoch != nil {
+		m.ExpectEpoch = *d.ExpectEpoch
+		if m.ExpectEpoch == 0 { // which would be no condition at all
+			return m, newProblem(client.CodeInvalid,
+				"expect_epoch is 0, which no group is at; leave it out for any epoch")
+		}
+	}
+	return m, checkMembers(m.Voters, m.Learners)
 }
 
 func (h *Handler) transferLeader(c *call) error {

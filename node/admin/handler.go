@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,6 +50,14 @@ type Config struct {
 
 	// DisableProfiles turns /debug/pprof/ off.
 	DisableProfiles bool
+
+	// CheckHost refuses requests for hosts other than localhost, addresses of
+	// the loopback network and Hosts. It is for a server that only this machine
+	// can reach: a web page could have a name of its own lead there. Default: off.
+	CheckHost bool
+
+	// Hosts are further names and addresses, without port.
+	Hosts []string
 }
 
 func (c Config) withDefaults() Config {
@@ -65,6 +75,8 @@ func (c Config) withDefaults() Config {
 type Handler struct {
 	cfg     Config
 	mux     *http.ServeMux
+	keys    []methodRoute // of paths of keys
+	index   []indexed
 	origins *http.CrossOriginProtection
 	slots   chan struct{}       // one for each request that is being served
 	bodies  *semaphore.Weighted // bytes of bodies in memory
@@ -114,6 +126,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) serve(c *call) error {
+	if h.cfg.CheckHost && !h.knows(c.r.Host) {
+		return newProblem(client.CodeBadHost,
+			"%q, want localhost, a loopback address or a configured one", c.r.Host)
+	}
 	if err := h.origins.Check(c.r); err != nil {
 		return newProblem(client.CodeCrossOrigin, "the request comes from another site")
 	}
@@ -135,6 +151,10 @@ type route struct {
 	changes bool
 	// vital: it is answered however busy the node is, and has no deadline.
 	vital bool
+	// params are those of the query that it has beside timeout.
+	params []string
+	// does is a line for the index.
+	does string
 }
 
 // found is what a request leads to: a route, or why there is none.
@@ -153,15 +173,15 @@ func (h *Handler) find(c *call) found {
 		return h.findKey(c)
 	}
 	if path == "" || path[0] != '/' || unclean(path) {
-		return found{err: newProblem(client.CodeNotFound, "no such path")}
+		return found{err: newProblem(client.CodeNotFound, "%s", path)}
 	}
 	handler, pattern := h.mux.Handler(c.r)
 	if pattern == "" {
-		return found{err: missed(c, handler)}
+		return found{err: h.missed(c, handler)}
 	}
 	h.mux.ServeHTTP(c.w, c.r)
 	if c.w.matched == nil {
-		return found{err: newProblem(client.CodeNotFound, "no such path")}
+		return found{err: newProblem(client.CodeNotFound, "%s", path)}
 	}
 	return found{route: c.w.matched}
 }
@@ -189,17 +209,12 @@ func splitKeyPath(path string) (id, key string, ok bool) {
 }
 
 func (h *Handler) findKey(c *call) found {
-	const pattern = "/v1/groups/{id}/kv/{key}"
-	switch c.r.Method {
-	case http.MethodGet, http.MethodHead:
-		return found{route: &route{pattern: pattern, serve: h.getKey}}
-	case http.MethodPut:
-		return found{route: &route{pattern: pattern, serve: h.putKey, changes: true}}
-	case http.MethodDelete:
-		return found{route: &route{pattern: pattern, serve: h.deleteKey, changes: true}}
-	default:
-		return found{err: wrongMethod(c, "DELETE, GET, HEAD, PUT")}
+	for _, kr := range h.keys {
+		if c.r.Method == kr.method || c.r.Method == http.MethodHead && kr.method == http.MethodGet {
+			return found{route: kr.route}
+		}
 	}
+	return found{err: wrongMethod(c, "DELETE, GET, HEAD, PUT")}
 }
 
 // unclean reports whether a mux would redirect the path to another.
@@ -209,13 +224,53 @@ func unclean(path string) bool {
 }
 
 // missed returns why the mux has no route, which its own handler knows.
-func missed(c *call, handler http.Handler) error {
+func (h *Handler) missed(c *call, handler http.Handler) error {
 	probe := headerProbe{}
 	handler.ServeHTTP(probe, c.r)
 	if allow := http.Header(probe).Get("Allow"); allow != "" {
 		return wrongMethod(c, allow)
 	}
-	return newProblem(client.CodeNotFound, "no such path")
+	return newProblem(client.CodeNotFound, "%s%s", c.r.URL.EscapedPath(), h.meant(c.r))
+}
+
+// meant returns a hint for a path that is nearly another.
+func (h *Handler) meant(r *http.Request) string {
+	switch path := r.URL.Path; {
+	case path == "/healthz", path == "/health":
+		return ", want /livez (restart it?) or /readyz (send requests?)"
+	case len(path) > 1 && strings.HasSuffix(path, "/"):
+		without := r.Clone(r.Context())
+		without.URL.Path = strings.TrimRight(path, "/")
+		without.URL.RawPath = ""
+		if _, pattern := h.mux.Handler(without); pattern != "" {
+			return ", want it without the slash at the end"
+		}
+	}
+	return ", GET / lists the paths"
+}
+
+// isRead reports whether a request changes nothing, by its method.
+func isRead(r *http.Request) bool {
+	return r.Method == http.MethodGet || r.Method == http.MethodHead ||
+		r.Method == http.MethodOptions
+}
+
+// knows reports whether a request may be for host, which may have a port. A
+// client that names none is no browser.
+func (h *Handler) knows(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
+		return true
+	}
+	return slices.ContainsFunc(h.cfg.Hosts, func(known string) bool {
+		return strings.EqualFold(known, host)
+	})
 }
 
 // A headerProbe takes an answer for its headers alone.

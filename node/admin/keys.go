@@ -2,6 +2,8 @@ package admin
 
 import (
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -110,6 +112,9 @@ func (h *Handler) getKey(c *call) error {
 		return err
 	}
 	value, err := h.cfg.KV.Get(c.r.Context(), id, key, how)
+	if errors.Is(err, kv.ErrNotFound) {
+		return newProblem(client.CodeKeyNotFound, "group %d has no key %s", id, shown(key))
+	}
 	if err != nil {
 		return err
 	}
@@ -126,12 +131,21 @@ func (h *Handler) getKey(c *call) error {
 	return nil
 }
 
+// shown returns a key, or the beginning of a long one, for a message.
+func shown(key []byte) string {
+	const most = 200
+	if len(key) <= most {
+		return strconv.Quote(string(key))
+	}
+	return fmt.Sprintf("%q... (%d bytes)", key[:most], len(key))
+}
+
 // unchanged reports whether the client has the value with the tag already.
 func (c *call) unchanged(tag string) bool {
 	for _, header := range c.r.Header.Values("If-None-Match") {
 		for one := range strings.SplitSeq(header, ",") {
 			one = strings.TrimPrefix(strings.TrimSpace(one), "W/")
-			if one == tag || one == "*" {
+			if one == tag || one == "*" || one == strings.Trim(tag, `"`) {
 				return true
 			}
 		}
@@ -148,7 +162,7 @@ func (h *Handler) putKey(c *call) error {
 	if err != nil {
 		return err
 	}
-	value, err := c.body(kv.MaxValueBytes)
+	value, err := c.body("the value", kv.MaxValueBytes)
 	if err != nil {
 		return err
 	}

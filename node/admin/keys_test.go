@@ -80,18 +80,18 @@ type rapidOrTest interface {
 // TestRawPaths: what curl sends, without a client that escapes everything.
 func TestRawPaths(t *testing.T) {
 	for path, want := range map[string]string{
-		"a/b":       "a/b",
-		"a%2Fb":     "a/b",
-		"a%2fb":     "a/b",
-		"a//b":      "a//b",
-		"a/../b":    "a/../b",
-		"a+b":       "a+b",
-		"a%20b":     "a b",
-		"%00":       "\x00",
-		"%ff":       "\xff",
-		"kv/x":      "kv/x",
-		"a%3Fb?c=d": "a?b",
-		"a/":        "a/",
+		"a/b":              "a/b",
+		"a%2Fb":            "a/b",
+		"a%2fb":            "a/b",
+		"a//b":             "a//b",
+		"a/../b":           "a/../b",
+		"a+b":              "a+b",
+		"a%20b":            "a b",
+		"%00":              "\x00",
+		"%ff":              "\xff",
+		"kv/x":             "kv/x",
+		"a%3Fb?timeout=5s": "a?b",
+		"a/":               "a/",
 	} {
 		h, _, data := newHandler(t, Config{})
 		resp := ask(h, "PUT", "/v1/groups/7/kv/"+path, "v")
@@ -348,7 +348,15 @@ func TestBadTxn(t *testing.T) {
 		{`{"compare":[{"key":"k","revision":1,"exists":true}]}`, "exactly one", 400},
 		{`{"compare":[{"key":"k","revision":1,"is":"like"}]}`, `is is "like"`, 400},
 		{`{"compare":[{"key":"k","exists":true,"is":"less"}]}`, "does not go with", 400},
-		{`{"compare":[{"key":"k","value_base64":"*"}]}`, "illegal base64", 400},
+		{
+			`{"compare":[{"key":"k","value_base64":"*"}]}`,
+			"column 39: compare[0].value_base64 is not base64", 400,
+		},
+		{
+			`{"then":[{"op":"get","key":"k"},{"op":"get","key_base64":"?"}]}`,
+			"column 58: then[1].key_base64 is not base64", 400,
+		},
+		{`null`, "the body is null, want a JSON object", 400},
 		{`{"then":[` + many + `]}`, "has 129 elements, the limit is 128", 413},
 	}
 	for _, tt := range tests {

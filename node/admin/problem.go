@@ -46,6 +46,8 @@ func describe(code string) (status int, title string, wait time.Duration) {
 		return http.StatusBadRequest, "Malformed body", 0
 	case client.CodeCrossOrigin:
 		return http.StatusForbidden, "Request from another site", 0
+	case client.CodeBadHost:
+		return http.StatusForbidden, "Request for another host", 0
 	case client.CodeNotFound:
 		return http.StatusNotFound, "No such path", 0
 	case client.CodeGroupNotFound:
@@ -149,6 +151,7 @@ func mappings() []mapping {
 		{kv.ErrDamaged, client.CodeReplicaStopped},
 		{kv.ErrClosed, client.CodeClosing},
 		{node.ErrClosed, client.CodeClosing},
+		{node.ErrNotReady, client.CodeNotReady},
 		{node.ErrNoLeader, client.CodeNoLeader},
 		{node.ErrTimeout, client.CodeTimeout},
 		{node.ErrQueryFailed, client.CodeInternal},
@@ -164,7 +167,7 @@ func toProblem(err error) *client.Problem {
 	}
 	for _, m := range mappings() {
 		if errors.Is(err, m.err) {
-			return withData(newProblem(m.code, "%s", detail(err)), err)
+			return withData(newProblem(m.code, "%s", detail(err, m.err)), err)
 		}
 	}
 	if nl, ok := errors.AsType[*node.NotLeaderError](err); ok {
@@ -177,8 +180,25 @@ func toProblem(err error) *client.Problem {
 	return p
 }
 
-// detail is the text of err without the name of the package that it is from.
-func detail(err error) string { return strings.TrimPrefix(err.Error(), "kv: ") }
+// detail is the text of err without what others say already: the reason, which is
+// the title, the package that it is from, and what Go calls the end of a context.
+func detail(err, reason error) string {
+	text := err.Error()
+	for _, known := range []string{
+		context.DeadlineExceeded.Error(), context.Canceled.Error(), reason.Error(),
+		strings.TrimPrefix(reason.Error(), "kv: "),
+	} {
+		text = strings.Replace(text, known, "", 1)
+	}
+	text = strings.TrimPrefix(text, "kv: ")
+	var parts []string
+	for part := range strings.SplitSeq(text, ": ") {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, ": ")
+}
 
 func notLeaderCode(nl *node.NotLeaderError) string {
 	if nl.Leader == 0 {

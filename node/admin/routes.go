@@ -7,44 +7,115 @@ import (
 	"github.com/raftyard/raftyard/client"
 )
 
+// A methodRoute is a route with its method.
+type methodRoute struct {
+	method string
+	route  *route
+}
+
 // routes registers everything but the paths of keys, which [Handler.find] sees to.
 func (h *Handler) routes() {
-	read := func(path string, serve func(*call) error) {
-		h.handle(http.MethodGet, &route{pattern: path, serve: serve})
-	}
-	change := func(method, path string, serve func(*call) error) {
-		h.handle(method, &route{pattern: path, serve: serve, changes: true})
-	}
-	vital := func(path string, serve func(*call) error) {
-		h.handle(http.MethodGet, &route{pattern: path, serve: serve, vital: true})
-	}
-
-	read("/v1/status", h.getStatus)
-	read("/v1/nodes", h.listNodes)
-	read("/v1/nodes/{id}", h.getNode)
-
-	read("/v1/groups", h.listGroups)
-	read("/v1/groups/{id}", h.getGroup)
-	change(http.MethodPut, "/v1/groups/{id}", h.createGroup)
-	change(http.MethodDelete, "/v1/groups/{id}", h.deleteGroup)
-	change(http.MethodPut, "/v1/groups/{id}/members", h.setMembers)
-	change(http.MethodPost, "/v1/groups/{id}/transfer", h.transferLeader)
-	change(http.MethodPost, "/v1/groups/{id}/snapshot", h.takeSnapshot)
-	read("/v1/groups/{id}/raft", h.getRaft)
-	read("/v1/groups/{id}/hash", h.getHash)
-
-	read("/v1/groups/{id}/kv", h.listKeys)
-	change(http.MethodPost, "/v1/groups/{id}/txn", h.txn)
-
-	vital("/livez", h.livez)
-	vital("/readyz", h.readyz)
-	vital("/metrics", h.metrics.serve)
-	if !h.cfg.DisableProfiles {
-		vital("/debug/pprof", h.profileIndex)
-		vital("/debug/pprof/{$}", h.profileIndex)
-		vital("/debug/pprof/{name}", h.profile)
-	}
+	h.handle(http.MethodGet, &route{pattern: "/{$}", serve: h.getIndex, does: "this list"})
+	h.clusterRoutes()
+	h.groupRoutes()
+	h.dataRoutes()
+	h.vitalRoutes()
 	h.later()
+}
+
+func (h *Handler) clusterRoutes() {
+	h.handle(http.MethodGet, &route{
+		pattern: "/v1/status", serve: h.getStatus,
+		does: "this node and what it knows of the cluster",
+	})
+	h.handle(http.MethodGet, &route{
+		pattern: "/v1/nodes", serve: h.listNodes, does: "the nodes",
+	})
+	h.handle(http.MethodGet, &route{
+		pattern: "/v1/nodes/{id}", serve: h.getNode, does: "one node",
+	})
+}
+
+func (h *Handler) groupRoutes() {
+	const one = "/v1/groups/{id}"
+	h.handle(http.MethodGet, &route{
+		pattern: "/v1/groups", serve: h.listGroups, does: "a page of groups",
+		params: []string{"limit", "cursor", "problem", "node"},
+	})
+	h.handle(http.MethodGet, &route{
+		pattern: one, serve: h.getGroup, does: "everything about a group",
+	})
+	h.handle(http.MethodPut, &route{
+		pattern: one, serve: h.createGroup, changes: true, does: "create a group",
+	})
+	h.handle(http.MethodDelete, &route{
+		pattern: one, serve: h.deleteGroup, changes: true, does: "delete a group everywhere",
+	})
+	h.handle(http.MethodPut, &route{
+		pattern: one + "/members", serve: h.setMembers, changes: true,
+		params: []string{"wait"}, does: "set the wanted members",
+	})
+	h.handle(http.MethodPost, &route{
+		pattern: one + "/transfer", serve: h.transferLeader, changes: true,
+		does: "hand the leadership over",
+	})
+	h.handle(http.MethodPost, &route{
+		pattern: one + "/snapshot", serve: h.takeSnapshot, changes: true,
+		does: "take a snapshot now",
+	})
+	h.handle(http.MethodGet, &route{
+		pattern: one + "/raft", serve: h.getRaft, does: "raft's own view on this node",
+	})
+	h.handle(http.MethodGet, &route{
+		pattern: one + "/hash", serve: h.getHash, params: []string{"index"},
+		does: "content hash of the state machine on this node",
+	})
+}
+
+func (h *Handler) dataRoutes() {
+	h.keys = h.keyRoutes()
+	for _, kr := range h.keys {
+		h.note(kr.method, kr.route)
+	}
+	h.handle(http.MethodGet, &route{
+		pattern: "/v1/groups/{id}/kv", serve: h.listKeys, does: "a page of keys",
+		params: []string{"prefix", "limit", "cursor", "keys_only", "consistency"},
+	})
+	h.handle(http.MethodPost, &route{
+		pattern: "/v1/groups/{id}/txn", serve: h.txn, changes: true,
+		does: "several operations on keys, all or nothing",
+	})
+}
+
+// keyRoutes returns the routes of one key.
+func (h *Handler) keyRoutes() []methodRoute {
+	const pattern = "/v1/groups/{id}/kv/{key}"
+	return []methodRoute{
+		{http.MethodGet, &route{
+			pattern: pattern, serve: h.getKey, params: []string{"consistency"},
+			does: "the value of a key",
+		}},
+		{http.MethodPut, &route{
+			pattern: pattern, serve: h.putKey, changes: true, does: "store a value",
+		}},
+		{http.MethodDelete, &route{
+			pattern: pattern, serve: h.deleteKey, changes: true, does: "delete a key",
+		}},
+	}
+}
+
+func (h *Handler) vitalRoutes() {
+	vital := func(path, does string, serve func(*call) error) {
+		h.handle(http.MethodGet, &route{pattern: path, serve: serve, vital: true, does: does})
+	}
+	vital("/livez", "whether the process works", h.livez)
+	vital("/readyz", "whether the node has started", h.readyz)
+	vital("/metrics", "metrics for Prometheus", h.metrics.serve)
+	if !h.cfg.DisableProfiles {
+		vital("/debug/pprof", "", h.profileIndex)
+		vital("/debug/pprof/{$}", "profiles of the process", h.profileIndex)
+		vital("/debug/pprof/{name}", "", h.profile)
+	}
 }
 
 // later registers what the interface promises and a later version brings: a
@@ -58,18 +129,45 @@ func (h *Handler) later() {
 		{http.MethodGet, "/v1/groups/{id}/snapshot"},
 		{http.MethodPut, "/v1/groups/{id}/snapshot"},
 		{http.MethodGet, "/v1/events"},
-		{http.MethodGet, "/{$}"},
 	} {
-		h.handle(l.method, &route{pattern: l.path, serve: notImplemented})
+		h.handle(l.method, &route{
+			pattern: l.path, serve: notImplemented, params: []string{"confirm"},
+		})
 	}
 }
 
 func notImplemented(c *call) error {
 	return newProblem(client.CodeNotImplemented,
-		"this version does not have %s %s yet", c.r.Method, c.route.pattern)
+		"this version does not have %s %s", c.r.Method, c.route.pattern)
 }
 
 func (h *Handler) handle(method string, rt *route) {
 	h.mux.Handle(method+" "+rt.pattern, rt)
 	rt.pattern = strings.TrimSuffix(rt.pattern, "{$}")
+	h.note(method, rt)
+}
+
+// An indexed is a line of the index.
+type indexed struct {
+	Method string   `json:"method"`
+	Path   string   `json:"path"`
+	Params []string `json:"params,omitempty"`
+	Does   string   `json:"does"`
+}
+
+// note adds a route to the index.
+func (h *Handler) note(method string, rt *route) {
+	if rt.does != "" {
+		h.index = append(h.index, indexed{method, rt.pattern, rt.params, rt.does})
+	}
+}
+
+// index answers what else there is.
+type index struct {
+	Program string    `json:"program"`
+	Routes  []indexed `json:"routes"`
+}
+
+func (h *Handler) getIndex(c *call) error {
+	return c.send(http.StatusOK, index{Program: "raftyard", Routes: h.index})
 }

@@ -11,12 +11,14 @@ import (
 // for anything else.
 func Starting() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		isRead := r.Method == http.MethodGet || r.Method == http.MethodHead
-		if r.URL.Path == "/livez" && isRead {
+		if r.URL.Path == "/livez" && isRead(r) {
 			writeDocument(w, r, http.StatusOK, "application/json", liveness{Live: true})
 			return
 		}
 		p := newProblem(client.CodeNotReady, "the node is starting")
+		if isRead(r) {
+			p.Outcome = ""
+		}
 		w.Header().Set("Retry-After", "1")
 		writeDocument(w, r, p.Status, client.ProblemType, p)
 	})

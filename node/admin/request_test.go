@@ -1,0 +1,171 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/raftyard/raftyard/client"
+	"github.com/raftyard/raftyard/kv"
+	"github.com/raftyard/raftyard/node"
+)
+
+func TestUnknownParameters(t *testing.T) {
+	h, n, data := newHandler(t, Config{})
+	for target, want := range map[string]string{
+		"/v1/groups?problems=any":         `unknown parameter "problems", there are: timeout,`,
+		"/v1/groups/7/kv/k?consistancy=x": `unknown parameter "consistancy"`,
+		"/v1/status?x=1":                  `unknown parameter "x", there are: timeout`,
+	} {
+		p := problemOf(t, ask(h, "GET", target, ""))
+		if p.Code != client.CodeInvalid || !strings.HasPrefix(p.Detail, want) {
+			t.Errorf("%s: %s %q, want %q", target, p.Code, p.Detail, want)
+		}
+	}
+	if p := problemOf(t, ask(h, "PUT", "/v1/groups/7/kv/k?wait=1", "v")); p.Status != 400 ||
+		len(n.calls) > 0 || len(data.items) > 0 {
+		t.Errorf("a put with an unknown parameter = %+v, stored %v", p, data.items)
+	}
+	// Who asks for health must not be told that the process is to be killed.
+	for _, target := range []string{"/livez?exclude=x", "/readyz?exclude=x", "/metrics?name=x"} {
+		if resp := ask(h, "GET", target, ""); resp.StatusCode != 200 {
+			t.Errorf("%s = %d, want 200", target, resp.StatusCode)
+		}
+	}
+}
+
+// TestNoTimeAtAll: a deadline that has passed says so, and nothing is begun.
+func TestNoTimeAtAll(t *testing.T) {
+	h, n, data := newHandler(t, Config{})
+	for _, method := range []string{"GET", "PUT", "DELETE"} {
+		p := problemOf(t, ask(h, method, "/v1/groups/7/kv/k?timeout=1ns", "v"))
+		if p.Code != client.CodeTimeout || len(n.calls) > 0 || len(data.items) > 0 {
+			t.Errorf("%s with timeout=1ns = %+v, want %s", method, p, client.CodeTimeout)
+		}
+	}
+}
+
+// TestOutcomeIsOfChanges: a read has none.
+func TestOutcomeIsOfChanges(t *testing.T) {
+	h, _, data := newHandler(t, Config{})
+	data.err = node.ErrNoLeader
+	for method, want := range map[string]string{
+		"GET": "", "PUT": client.OutcomeNotApplied, "DELETE": client.OutcomeNotApplied,
+		"PATCH": client.OutcomeNotApplied,
+	} {
+		p := problemOf(t, ask(h, method, "/v1/groups/7/kv/k", "v"))
+		if p.Outcome != want || !client.NotApplied(&p) {
+			t.Errorf("%s: outcome %q, want %q", method, p.Outcome, want)
+		}
+	}
+	if p := problemOf(t, ask(Starting(), "PUT", "/v1/groups/7", "{}")); p.Outcome == "" {
+		t.Error("a change while the node starts has no outcome")
+	}
+}
+
+// TestDetails: the detail does not repeat the title, nor what Go calls things.
+func TestDetails(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{&kv.PreconditionError{Current: 4}, "the key is at revision 4"},
+		{fmt.Errorf("group 7: %w", node.ErrNoLeader), "group 7"},
+		{
+			fmt.Errorf("group 7: %w within the deadline: %w", node.ErrNoLeader,
+				context.DeadlineExceeded),
+			"group 7: within the deadline",
+		},
+		{
+			fmt.Errorf("%w: node 2 at 127.0.0.1:9 is down", node.ErrTransfer),
+			"node 2 at 127.0.0.1:9 is down",
+		},
+		{node.ErrDiskFull, ""},
+		{
+			fmt.Errorf("%w: it has not read the registry yet", node.ErrNotReady),
+			"it has not read the registry yet",
+		},
+	} {
+		if p := toProblem(tt.err); p.Detail != tt.want {
+			t.Errorf("%v: detail %q, want %q", tt.err, p.Detail, tt.want)
+		}
+	}
+}
+
+func TestHints(t *testing.T) {
+	h, _, _ := newHandler(t, Config{})
+	for target, want := range map[string]string{
+		"/healthz":    "/livez",
+		"/v1/groups/": "without the slash",
+		"/v1":         "GET / lists",
+		"/v1/nothing": "/v1/nothing",
+	} {
+		if p := problemOf(t, ask(h, "GET", target, "")); p.Status != 404 ||
+			!strings.Contains(p.Detail, want) {
+			t.Errorf("%s = %d %q, want 404 with %q", target, p.Status, p.Detail, want)
+		}
+	}
+}
+
+func TestExpectedEpochZero(t *testing.T) {
+	h, n, _ := newHandler(t, Config{})
+	p := problemOf(t, ask(h, "PUT", "/v1/groups/7/members", `{"voters":[1],"expect_epoch":0}`))
+	if p.Code != client.CodeInvalid || len(n.calls) > 0 {
+		t.Errorf("expect_epoch 0 = %+v, want %s and no change", p, client.CodeInvalid)
+	}
+}
+
+// TestHosts: what a name of another site leads here for is refused.
+func TestHosts(t *testing.T) {
+	h, _, _ := newHandler(t, Config{CheckHost: true, Hosts: []string{"node1.test", "192.0.2.7"}})
+	open, _, _ := newHandler(t, Config{})
+	for host, want := range map[string]int{
+		"localhost": 200, "localhost:8700": 200, "LOCALHOST.": 200, "a.localhost:1": 200,
+		"127.0.0.1:8700": 200, "127.9.9.9": 200, "[::1]:8700": 200, "[::1]": 200, "": 200,
+		"node1.test:8700": 200, "192.0.2.7:1": 200,
+		"evil.test": 403, "evil.test:8700": 403, "192.0.2.8": 403, "localhost.evil.test": 403,
+		"127.0.0.1.evil.test": 403, "notlocalhost": 403,
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/status", http.NoBody)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want || want == 403 && !strings.Contains(w.Body.String(), "bad_host") {
+			t.Errorf("host %q = %d %s, want %d", host, w.Code, w.Body, want)
+		}
+		w = httptest.NewRecorder()
+		open.ServeHTTP(w, r)
+		if w.Code != 200 {
+			t.Errorf("host %q without the check = %d, want 200", host, w.Code)
+		}
+	}
+}
+
+// TestIndexIsWhole: each line of the index leads somewhere.
+func TestIndexIsWhole(t *testing.T) {
+	h, _, _ := newHandler(t, Config{})
+	if len(h.index) < 20 {
+		t.Errorf("the index has %d lines", len(h.index))
+	}
+	for _, line := range h.index {
+		path := strings.NewReplacer("{id}", "7", "{key}", "k").Replace(line.Path)
+		resp := ask(h, line.Method, path, "")
+		if resp.StatusCode == 405 || strings.Contains(resp.Body, `"not_found"`) {
+			t.Errorf("%s %s = %d %s", line.Method, path, resp.StatusCode, resp.Body)
+		}
+	}
+}
+
+func TestNotModifiedWithoutQuotes(t *testing.T) {
+	h, _, data := newHandler(t, Config{})
+	data.items = map[string]kv.Value{"k": {Data: []byte("v"), Revision: 38}}
+	for tag, want := range map[string]int{"38": 304, `"38"`: 304, "W/\"38\"": 304, "37": 200} {
+		resp := ask(h, "GET", "/v1/groups/7/kv/k", "", "If-None-Match: "+tag)
+		if resp.StatusCode != want {
+			t.Errorf("If-None-Match: %s = %d, want %d", tag, resp.StatusCode, want)
+		}
+	}
+}
