@@ -1,7 +1,30 @@
-// Package group is one replica of one replicated group: a pure state machine
-// around raft.RawNode. Inputs go in (ticks, messages, proposals, reads, membership
-// changes), one [Output] at a time comes out, and whoever drives the replica does
-// the work that the output lists:
+// Package group holds the contract of state machines, and one replica of one
+// replicated group around raft.RawNode.
+//
+// # For programs that embed a node
+//
+// Such a program meets this package through what it implements:
+//
+//   - [StateMachine] is the state that a group replicates: Apply, Snapshot,
+//     Restore, Close. It is all that is needed of one that lives in memory.
+//   - [Durable] adds that it keeps its own state on disk.
+//   - [Querier] adds that it can be asked from nodes without a replica.
+//   - [Hasher] adds that replicas can be compared, [Sizer] that it knows its size.
+//   - [Destroyer] adds that it stores outside of the directory that it is given.
+//   - [Factory] opens one, told by [Env] for which replica. node.Config.Kinds maps
+//     the names of kinds to factories.
+//
+// [Command] and [Result] are what goes in and out, [Consistency] says how fresh a
+// read must be, [Limits] bounds sizes and queues. The package grouptest checks a
+// state machine against the contract; docs/embedding.md tells the whole story. The
+// rest of this package is driven by package node, whose own errors and calls are
+// what programs see.
+//
+// # The replica
+//
+// A [Replica] is a pure state machine. Inputs go in (ticks, messages, proposals,
+// reads, membership changes), one [Output] at a time comes out, and whoever drives
+// the replica does the work that the output lists:
 //
 //	for r.HasReady() {
 //		out := r.Ready()
@@ -37,6 +60,4 @@
 // messages on which raft would panic. What cannot be, a broken log or a broken
 // invariant, is a panic whose value is a [*FaultError], or the error with which the
 // storage failed; the driver recovers it and stops this one replica.
-//
-// A user of the project meets this package through [StateMachine].
 package group

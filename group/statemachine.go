@@ -21,8 +21,10 @@ type Command struct {
 
 	ID CommandID
 
-	// Data is what was proposed. The state machine must not modify it, and must
-	// copy what it keeps after Apply has returned.
+	// Data is what was proposed. It may be empty: a proposal of nothing is a
+	// command like any other, and whether it was nil is not kept. The state
+	// machine must not modify Data, and must copy what it keeps of it after Apply
+	// has returned.
 	Data []byte
 }
 
@@ -36,36 +38,58 @@ type Result struct {
 
 	// Data is the answer, in a form that the state machine and its users agree
 	// on. A command that the state machine refuses says so here: refusing is a
-	// result too.
+	// result too. Nil is a good answer, and the same as an empty one. The state
+	// machine must not modify Data once Apply has returned. An answer of 16 MiB
+	// does not fit into a message: a proposer on another node is told that the
+	// outcome is unknown.
 	Data []byte
 }
 
 // A StateMachine is the state that a group replicates. Apply, Snapshot, Restore
-// and Close are called one at a time; whatever the program reads through
-// node.View may run beside Apply and Snapshot, and the implementation must allow
-// that, but never beside Restore or Close.
+// and Close are called one at a time, from whichever goroutine. Whatever the program
+// reads through node.View, and [Querier] and [Sizer], may run beside Apply and
+// Snapshot, several at a time, so what Apply changes needs a lock or atomics; they
+// never run beside Restore or Close.
+//
+// What else a state machine can do it says by implementing [Durable], [Querier],
+// [Hasher], [Sizer] or [Destroyer].
 //
 // The package grouptest checks an implementation against this contract.
 type StateMachine interface {
 	// Apply applies committed commands in order and returns one result for
-	// each. It must be deterministic: the same commands from the same state give
-	// the same state and results on every replica. An error (or a panic) means
-	// that this replica's state machine is broken; the replica is stopped and
-	// shown with the reason, and the rest of the node goes on.
+	// each: results[i] is the answer to batch[i]. The batch is never empty and
+	// holds all commands of each index in it; how indexes are put together
+	// differs from replica to replica and must make no difference.
+	//
+	// Apply must be deterministic: the same commands from the same state give
+	// the same state and results on every replica. It must not look at clocks,
+	// dice, the order of a map or anything else outside of state and commands;
+	// whoever proposes puts such things into the command. A command that makes
+	// no sense is answered with a result that says so, not with an error.
+	//
+	// An error, a panic, or another number of results than of commands means that
+	// this replica's state machine is broken. The replica is stopped and shown
+	// with the reason, the rest of the node goes on, and whoever waits for one of
+	// these commands is told that its outcome is unknown: it is committed, and
+	// other replicas may well apply it. What breaks Apply on one replica for the
+	// command's sake breaks it on all of them.
 	Apply(batch []Command) ([]Result, error)
 
 	// Snapshot returns a view of the state as it is now. The view stays as it
 	// is while Apply goes on, until it is closed, and is written on another
-	// goroutine. Snapshot itself must be quick.
+	// goroutine. Snapshot itself must be quick: Apply waits for it. Several views
+	// may be open at a time.
 	Snapshot() (Snapshot, error)
 
 	// Restore replaces the whole state by what r holds, which is what some
 	// replica's Snapshot has written, or returns an error and changes nothing. It
-	// must read r to its end: only io.EOF there says that the whole snapshot has
-	// arrived undamaged.
+	// must read r until that returns io.EOF, also when it knows that it has read
+	// all: only io.EOF says that the whole snapshot has arrived undamaged. What a
+	// decoder has understood before may still be cut off.
 	Restore(r io.Reader) error
 
 	// Close releases what the state machine holds. It does not delete the state.
+	// Nothing is called after it.
 	Close() error
 }
 
@@ -76,31 +100,41 @@ type Snapshot interface {
 	io.Closer
 }
 
-// Durable is implemented by a state machine that keeps its own state on disk.
-// Restart begins after what it already has, and the log is cut only below it.
+// Durable is implemented by a state machine that keeps its own state on disk,
+// together with the index that the state is at, in one atomic step. Restart begins
+// after what it already has, and the log is cut only below it.
+//
 // One that is not Durable is rebuilt at every start, from the snapshot that the
-// node keeps in a file and the log after it.
+// node keeps in a file and the log after it: Apply sees again what it has seen in
+// an earlier life, so it must have no effects outside of the state.
 type Durable interface {
-	// Applied returns the index of the last command that is durably applied, or
-	// zero. It is called after the state machine is opened, and after Apply and
-	// Restore; Apply may return before its effects are durable, but Applied must
-	// never run ahead of what a power failure would leave.
+	// Applied returns the index up to which all commands are durably applied, or
+	// zero. After a Restore that is the index that the snapshot was taken at, so
+	// the snapshot must carry it. Applied is called after the state machine is
+	// opened, and after Apply and Restore, never beside them.
+	//
+	// Apply may return before its effects are durable, and Applied may be what
+	// syncs them, but it must never run ahead of what a power failure would leave.
+	// While it lags behind Apply the log is not cut.
 	Applied() (index uint64, err error)
 }
 
 // Hasher is implemented by a state machine whose content can be compared
-// between replicas: equal states have equal hashes on every replica, and unequal
-// states almost certainly have not.
+// between replicas, see node.Hash: equal states have equal hashes on every replica,
+// and unequal states almost certainly have not.
 type Hasher interface {
 	// Hash returns the hash of the present state. It is never called beside Apply.
 	Hash() ([]byte, error)
 }
 
 // Querier is implemented by a state machine that answers encoded questions, so
-// that a node without a replica of the group can forward a read to one that has.
+// that a node without a replica of the group can forward a read to one that has,
+// see node.Query. Without it the program reads on nodes that have a replica, with
+// node.View.
 type Querier interface {
 	// Query answers a question without changing the state. It may run beside
-	// Apply.
+	// Apply and other queries. The answer must not be modified afterwards. An
+	// error fails this read only.
 	Query(query []byte) ([]byte, error)
 }
 
@@ -111,15 +145,24 @@ type Sizer interface {
 	Size() int64
 }
 
-// Destroyer is implemented by a state machine that keeps state outside
-// [Env].Dir. Destroy deletes it, in steps that can be interrupted and begun
-// again, and is called instead of Close when the replica is removed for good.
+// Destroyer is implemented by a state machine that keeps state outside of
+// [Env].Dir: in a database that it shares with others, for one.
 type Destroyer interface {
+	// Destroy deletes the state and releases what the state machine holds. It is
+	// called instead of Close when the replica is removed for good. It may be
+	// interrupted, or fail: then the state machine is opened again after the next
+	// start of the node, and Destroy is called again.
 	Destroy() error
 }
 
 // A Factory opens the state machine of one replica: a new one, or one that has
-// been there before.
+// been there before. It may be called for several replicas at a time, while the
+// node opens and later on. After an error that replica is stopped and shown with the
+// reason until the node's next start; the rest of the node goes on.
+//
+// A replica that comes back under the same id is given the same Env as before, but
+// for the Logger. Two replicas of one group on the same node, one after the other,
+// have different Replica ids, and must not find each other's state.
 type Factory func(env Env) (StateMachine, error)
 
 // Env is what a [Factory] is told about the replica.
@@ -130,8 +173,10 @@ type Env struct {
 	Node        raftyard.NodeID
 
 	// Dir is a directory for this replica alone. It is not created before, and
-	// is deleted when the replica is destroyed.
+	// is deleted when the replica is destroyed. The node keeps snapshots in it,
+	// in files whose names begin with "snapshot-" and "incoming-".
 	Dir string
 
+	// Logger names the group in what it writes. It is never nil.
 	Logger *slog.Logger
 }
