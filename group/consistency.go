@@ -9,8 +9,8 @@ const (
 	// Linearizable reads see every write that was acknowledged before the read
 	// began, wherever.
 	Linearizable Consistency = iota
-	// Stale reads see some earlier state; which one is unknown, but one replica
-	// never goes back.
+	// Stale reads see some earlier state; which one is unknown. One replica does
+	// not go back, but for a restart of one whose state machine is in memory.
 	Stale
 )
 

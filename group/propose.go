@@ -185,29 +185,38 @@ func (r *Replica) failQueued(err error) {
 
 // decide returns the tokens of a committed entry's commands if this replica has
 // proposed it. A batch that was proposed for the same index in another term has
-// lost it for good.
-func (q *proposals) decide(e *raftpb.Entry, outcomes *[]Outcome) []any {
-	for len(q.inflight) > 0 && q.inflight[0].index <= e.GetIndex() {
-		b := q.inflight[0]
-		q.inflight = q.inflight[1:]
-		if b.index == e.GetIndex() && b.term == e.GetTerm() {
-			return b.tokens
+// lost it for good. The batches are in the order in which they were proposed, which
+// is that of their indexes only within a term.
+func (q *proposals) decide(e *raftpb.Entry, outcomes *[]Outcome) (tokens []any) {
+	q.inflight = slices.DeleteFunc(q.inflight, func(b batch) bool {
+		switch {
+		case b.index != e.GetIndex():
+			return false
+		case b.term == e.GetTerm():
+			tokens = b.tokens
+		default:
+			outcomeAll(outcomes, b.tokens, ErrDropped)
 		}
-		for _, token := range b.tokens {
-			*outcomes = append(*outcomes, Outcome{Token: token, Err: ErrDropped})
-		}
-	}
-	return nil
+		return true
+	})
+	return tokens
 }
 
 // pass ends the batches up to index with an unknown outcome: a snapshot holds
 // their effect, if they had one.
 func (q *proposals) pass(index uint64, outcomes *[]Outcome) {
-	for len(q.inflight) > 0 && q.inflight[0].index <= index {
-		for _, token := range q.inflight[0].tokens {
-			*outcomes = append(*outcomes, Outcome{Token: token, Err: ErrUnknown})
+	q.inflight = slices.DeleteFunc(q.inflight, func(b batch) bool {
+		if b.index > index {
+			return false
 		}
-		q.inflight = q.inflight[1:]
+		outcomeAll(outcomes, b.tokens, ErrUnknown)
+		return true
+	})
+}
+
+func outcomeAll(outcomes *[]Outcome, tokens []any, err error) {
+	for _, token := range tokens {
+		*outcomes = append(*outcomes, Outcome{Token: token, Err: err})
 	}
 }
 

@@ -53,6 +53,13 @@ func (a *appliers) close() {
 	a.mu.Unlock()
 	a.ready.Broadcast()
 	a.wg.Wait()
+	for _, r := range a.queue {
+		for ts := r.machine.pop(); len(ts) > 0; ts = r.machine.pop() {
+			if ts[0].drop != nil {
+				ts[0].drop(ErrClosed)
+			}
+		}
+	}
 }
 
 // A task is something to do with a state machine, when its turn comes.
@@ -125,7 +132,6 @@ func (a *appliers) do(r *replica, ts []task) {
 	for _, t := range ts {
 		bytes += t.apply.Bytes
 	}
-	defer r.machine.addBacklog(-bytes)
 	if !r.serving() {
 		return
 	}
@@ -133,6 +139,7 @@ func (a *appliers) do(r *replica, ts []task) {
 		a.stop(r, fmt.Errorf("%w: %w", ErrFaulty, err))
 		return
 	}
+	r.machine.addBacklog(-bytes) // before the worker looks whether there is room
 	r.applied.Store(ts[len(ts)-1].apply.Last)
 	r.worker.box.applied(r)
 }

@@ -14,6 +14,11 @@ import (
 type call struct {
 	r    *replica
 	done chan answer // holds one answer
+
+	// ended is set by the worker when nobody waits any more: a call that has not
+	// reached raft by then never will.
+	ended bool
+	begun bool // it has reached raft
 }
 
 // An answer ends a call.

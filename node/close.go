@@ -20,7 +20,8 @@ const handoverTimeouts = 2
 // Close stops the node: it hands over the leaderships that it holds, for as long
 // as ctx and two election timeouts allow, and then stops in bounded time, with
 // or without a quorum. It does not change any group's members. Requests under
-// way end with an error. Close may be called more than once.
+// way end with an error. With a ctx that has ended nothing is handed over. Close may
+// be called more than once.
 func (n *Node) Close(ctx context.Context) error {
 	n.closeOnce.Do(func() {
 		close(n.closing)
@@ -154,17 +155,14 @@ func (w *worker) halt(r *replica, reason error) {
 }
 
 // forget drops a replica whose tombstone is durable, and deletes what it stored.
-func (n *Node) forget(r *replica) {
+func (n *Node) forget(r *replica, kind string) {
 	n.mu.Lock()
 	if n.replicas[r.group] == r {
 		delete(n.replicas, r.group)
 	}
 	n.mu.Unlock()
 	n.noteChange()
-	n.appliers.add(r, task{
-		run:  func(m *machine) { n.purgeMachine(r.group, m) },
-		drop: func(error) {},
-	})
+	n.appliers.add(r, task{run: func(m *machine) { n.purgeMachine(r.group, kind, m) }})
 }
 
 // purging reports whether what a destroyed replica of the group stored is still
@@ -175,9 +173,16 @@ func (n *Node) purging(g raftyard.GroupID) bool {
 }
 
 // purgeMachine deletes all that a replica stored outside the log store. It can
-// be interrupted at any point; the next start begins again.
-func (n *Node) purgeMachine(g raftyard.GroupID, m *machine) {
-	err := m.close(true)
+// be interrupted at any point; the next start begins again. A state machine is
+// opened for it if need be: only it knows what it has stored outside its directory.
+func (n *Node) purgeMachine(g raftyard.GroupID, kind string, m *machine) {
+	var err error
+	if kind != "" {
+		err = m.open(kind)
+	}
+	if err == nil || errors.Is(err, ErrNoReplica) {
+		err = m.close(true)
+	}
 	if err == nil {
 		err = os.RemoveAll(m.env.Dir)
 	}
@@ -193,18 +198,10 @@ func (n *Node) purgeMachine(g raftyard.GroupID, m *machine) {
 func (n *Node) purge(st storage.Replica) {
 	r := n.newReplica(st)
 	r.stopServing(fmt.Errorf("%w: it is removed", ErrNoReplica))
-	d, err := group.DecodeDescriptor(st.Tombstone.Data)
-	n.appliers.add(r, task{
-		run: func(m *machine) {
-			if err == nil && d.Kind != "" {
-				if err := m.open(d.Kind); err != nil {
-					n.logger.Error("state of a removed replica stays behind",
-						groupAttr(st.Group), errAttr(err))
-					return
-				}
-			}
-			n.purgeMachine(st.Group, m)
-		},
-		drop: func(error) {},
-	})
+	d, err := decodeRemains(st.Tombstone.Data)
+	if err != nil {
+		n.logger.Error("tombstone", groupAttr(st.Group), errAttr(err))
+		return
+	}
+	n.appliers.add(r, task{run: func(m *machine) { n.purgeMachine(st.Group, d.Kind, m) }})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/transport"
 )
 
 // testTimeout ends a test that hangs; nothing is measured against it.
@@ -27,6 +28,8 @@ type cluster struct {
 	dir   string
 	peers []Peer
 	nodes map[raftyard.NodeID]*Node
+	net   Network // nil: TCP
+	hooks
 }
 
 func newCluster(t *testing.T, count int) *cluster {
@@ -51,11 +54,33 @@ func newCluster(t *testing.T, count int) *cluster {
 	return c
 }
 
+// newMemoryCluster is newCluster on a network that can be cut.
+func newMemoryCluster(t *testing.T, count int, net *transport.Memory) *cluster {
+	t.Helper()
+	t.Parallel()
+	c := &cluster{t: t, dir: t.TempDir(), nodes: make(map[raftyard.NodeID]*Node), net: net}
+	for i := range count {
+		id := raftyard.NodeID(i + 1)
+		c.peers = append(c.peers, Peer{ID: id, Addr: transport.MemoryAddr(id)})
+	}
+	for _, p := range c.peers {
+		c.open(p.ID, nil)
+	}
+	t.Cleanup(c.closeAll)
+	return c
+}
+
 func (c *cluster) config(id raftyard.NodeID, l net.Listener) Config {
 	cfg := Config{
 		ID: id, Dir: filepath.Join(c.dir, id.String()), Cluster: "test",
 		Peers: c.peers, Listener: l, TickInterval: 50 * time.Millisecond,
-		Kinds: map[string]group.Factory{"list": newList},
+		Network: c.net,
+		Kinds: map[string]group.Factory{
+			"list": newList,
+			"hooked": func(env group.Env) (group.StateMachine, error) {
+				return &hooked{c: c, env: env}, nil
+			},
+		},
 		Logger: slog.New(slog.NewTextHandler(testWriter{c.t},
 			&slog.HandlerOptions{Level: slog.LevelError})),
 	}

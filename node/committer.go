@@ -73,6 +73,19 @@ func (c *committer) submit(ws ...write) {
 	c.ready.Signal()
 }
 
+// wait makes writes durable and returns the error of each.
+func (c *committer) wait(ws []write) []error {
+	errs := make([]error, len(ws))
+	var wg sync.WaitGroup
+	wg.Add(len(ws))
+	for i := range ws {
+		ws[i].done = func(err error) { errs[i] = err; wg.Done() }
+	}
+	c.submit(ws...)
+	wg.Wait()
+	return errs
+}
+
 // run commits until close, then what is left.
 func (c *committer) run() {
 	defer close(c.done)

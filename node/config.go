@@ -40,7 +40,9 @@ type Config struct {
 	// after the node is removed.
 	ID raftyard.NodeID
 
-	// Dir is the data directory. It belongs to this node alone, for ever.
+	// Dir is the data directory. It belongs to this node alone, for ever. The node
+	// uses the names LOCK, IDENTITY, sequence, log and replicas in it; a program may
+	// keep its own state beside them, for example in "state".
 	Dir string
 
 	// Cluster is the name of the cluster. Nodes of other clusters are refused.
@@ -55,14 +57,16 @@ type Config struct {
 	// node's Addr in Peers.
 	Listen string
 
-	// Listener is used instead of Listen when it is not nil. The node closes it.
+	// Listener is used instead of Listen when it is not nil. The node closes it,
+	// also when Open fails after it has looked at it.
 	Listener net.Listener
 
 	// Network connects the node to its peers instead of TCP when it is not nil:
 	// a [transport.Memory] in tests.
 	Network Network
 
-	// Kinds maps the name of each kind of group to its state machine.
+	// Kinds maps the name of each kind of group to its state machine. A replica of
+	// a kind that is missing is stopped, and shown so; the node opens all the same.
 	Kinds map[string]group.Factory
 
 	// Groups are created when they are missing. One that is missing here is
@@ -107,7 +111,8 @@ type Config struct {
 	// of every field means its default.
 	Limits group.Limits
 
-	// Logger receives what an operator should know. Default: discard.
+	// Logger receives what an operator should know; nothing else tells of replicas
+	// that are stopped or of peers that are refused. Default: discard.
 	Logger *slog.Logger
 
 	// Version is the program's version, told to users.

@@ -34,4 +34,6 @@
 // log or state machine fails is stopped and shown with the reason; the others go
 // on. When the log store itself fails, the node stops vouching for anything and
 // [Node.Failed] is closed.
+//
+// docs/embedding.md says more, and examples/ has whole programs.
 package node

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
 )
 
 // Each error here is one reaction of the caller. [NotApplied] tells whether a
@@ -88,5 +89,5 @@ func (e *NotLeaderError) Error() string {
 // NotApplied reports whether the request that ended with err certainly had, and
 // will have, no effect, so that repeating it blindly is safe. It is false for nil.
 func NotApplied(err error) bool {
-	return err != nil && !errors.Is(err, ErrUnknownOutcome)
+	return err != nil && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, group.ErrUnknown)
 }

@@ -1,6 +1,9 @@
 package node
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // background runs small jobs that may wait for the disk, a bounded number at a
 // time, in the order in which they were started.
@@ -63,4 +66,21 @@ func (b *background) close() {
 	b.mu.Unlock()
 	b.ready.Broadcast()
 	b.wg.Wait()
+}
+
+// limiter lets something happen once a minute. The zero value is ready.
+type limiter struct {
+	mu   sync.Mutex
+	next time.Time
+}
+
+// due reports whether it may happen now.
+func (l *limiter) due(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Before(l.next) {
+		return false
+	}
+	l.next = now.Add(time.Minute)
+	return true
 }

@@ -45,11 +45,12 @@ func (n *Node) decideGroup(
 	if err = n.registerMembers(ctx, spec.Voters, spec.Learners); err != nil {
 		return rec, false, err
 	}
+	seed, store := n.chooseSeed(spec)
 	res, err := n.command(ctx, registry.EncodeCreateGroup(registry.CreateGroup{
 		ID: spec.ID, Incarnation: raftyard.Incarnation(uuid.New()), Kind: spec.Kind,
 		Voters: spec.Voters, Learners: spec.Learners,
 		SnapshotEntries: spec.SnapshotEntries, TrailingEntries: spec.TrailingEntries,
-		Seed: n.chooseSeed(spec),
+		Seed: seed, SeedStore: store,
 	}))
 	if err != nil {
 		return rec, false, err
@@ -64,18 +65,33 @@ func (n *Node) decideGroup(
 	}
 }
 
-// chooseSeed picks the node on which the group begins. Seeds are spread over the
-// voters, so that leaderships are, among those that are reachable now.
-func (n *Node) chooseSeed(spec Spec) raftyard.NodeID {
-	live := n.liveNodes()
+// chooseSeed picks the node on which the group begins, and the data directory that
+// it has. Seeds are spread over the voters, so that leaderships are, among those
+// that are reachable now.
+func (n *Node) chooseSeed(spec Spec) (raftyard.NodeID, registry.Store) {
+	stores := n.liveStores()
 	start := int(uint64(spec.ID) % uint64(len(spec.Voters)))
 	for i := range spec.Voters {
 		id := spec.Voters[(start+i)%len(spec.Voters)]
-		if live[id] {
-			return id
+		if store, live := stores[id]; live {
+			return id, store
 		}
 	}
-	return spec.Voters[start]
+	return spec.Voters[start], registry.Store{}
+}
+
+// liveStores are the data directories of this node and of those that it is
+// connected to.
+func (n *Node) liveStores() map[raftyard.NodeID]registry.Store {
+	stores := map[raftyard.NodeID]registry.Store{n.cfg.ID: n.ownStore()}
+	peers := n.transport.Peers()
+	for i := range peers {
+		store := registry.Store(peers[i].Identity.Store)
+		if peers[i].Up && !n.foreignStore(peers[i].Node, store) {
+			stores[peers[i].Node] = store
+		}
+	}
+	return stores
 }
 
 // liveNodes are this node and those that it is connected to.
@@ -361,6 +377,19 @@ func (n *Node) transferLocal(ctx context.Context, g raftyard.GroupID, to raftyar
 	if err != nil {
 		return err
 	}
+	patience := 2 * n.cfg.ElectionTicks
+	for {
+		err = n.tryTransfer(ctx, r, to)
+		if patience--; !errors.Is(err, errNotYet) || patience < 0 {
+			return err
+		}
+		if !pause(ctx, n.cfg.TickInterval) {
+			return err
+		}
+	}
+}
+
+func (n *Node) tryTransfer(ctx context.Context, r *replica, to raftyard.NodeID) error {
 	done, err := n.transferHere(r, to)
 	if err != nil {
 		return err

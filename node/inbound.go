@@ -10,6 +10,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/storage"
 	"github.com/raftyard/raftyard/transport"
 )
 
@@ -23,9 +24,9 @@ type handler struct{ *Node }
 // HandleEnvelopes gives each message to the replica that it is for. What is for
 // nobody here is answered, dropped and counted, or makes a replica.
 func (h *handler) HandleEnvelopes(from transport.Identity, batch []transport.Envelope) {
-	if !h.isOpen() {
-		h.metrics.messagesDropped.Add(uint64(len(batch)))
-		return // raft sends again
+	if h.accept(from) != nil {
+		h.metrics.messagesRefused.Add(uint64(len(batch)))
+		return
 	}
 	for i := range batch {
 		env := &batch[i]
@@ -77,20 +78,21 @@ func (n *Node) strangeMessage(env *transport.Envelope) {
 	n.metrics.messagesStrange.Add(1)
 	if st, ok := n.store.Replica(env.Group); ok && st.Incarnation == env.Incarnation &&
 		st.Tombstone != nil && env.To.Replica < st.Tombstone.NextReplica {
-		n.answerDead(env, st.Tombstone.Data)
+		n.answerDead(env, st.Tombstone)
 		return
 	}
 	n.lifecycle.wanted(env)
 }
 
 // answerDead tells a sender that was removed, too, what this node last knew.
-func (n *Node) answerDead(env *transport.Envelope, last []byte) {
-	d, err := group.DecodeDescriptor(last)
+func (n *Node) answerDead(env *transport.Envelope, t *storage.Tombstone) {
+	d, err := decodeRemains(t.Data)
 	if err != nil || len(d.Members) == 0 {
 		// It never had a descriptor, or was destroyed on somebody's word: who is
 		// a member is not known here.
 		return
 	}
+	d.Epoch, d.NextReplica = t.Epoch, t.NextReplica
 	if _, member := d.Member(env.From.Replica); !member && env.From.Replica < d.NextReplica {
 		n.answer(env, transport.NoticeRemoved, d)
 	}
@@ -184,6 +186,10 @@ func (n *Node) replicaFor(ctx context.Context, env transport.Envelope) (*replica
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+		// It may have to wait until what a former replica stored is deleted.
+		if !pause(ctx, pollEvery) {
+			return nil, ctx.Err()
+		}
 	}
 }
 
@@ -224,8 +230,8 @@ func (h *handler) HandleUnreachable(_ raftyard.NodeID, dropped []transport.Dropp
 func (h *handler) HandleSnapshot(
 	ctx context.Context, from transport.Identity, env transport.Envelope, body io.Reader,
 ) error {
-	if !h.isOpen() {
-		return errStarting
+	if err := h.accept(from); err != nil {
+		return err
 	}
 	if h.disk.current() >= DiskSoft {
 		return fmt.Errorf("node %d: %w", h.cfg.ID, ErrDiskFull)

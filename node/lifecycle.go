@@ -107,7 +107,8 @@ func (l *lifecycle) next() <-chan struct{} {
 // have been here before.
 func (l *lifecycle) wanted(env *transport.Envelope) bool {
 	rec, ok := l.node.registry.Group(env.Group)
-	if !ok || rec.Deleted || rec.Incarnation != env.Incarnation || reservedID(env.To.Replica) {
+	if !ok || rec.Deleted || rec.Incarnation != env.Incarnation || reservedID(env.To.Replica) ||
+		l.node.foreignStore(l.node.cfg.ID, l.node.ownStore()) {
 		return false
 	}
 	if st, ok := l.node.store.Replica(env.Group); ok && st.Incarnation == env.Incarnation {
@@ -212,8 +213,9 @@ func (l *lifecycle) compareGroup(rec *registry.Group) {
 // found asks for the group's first replica, if it is this node that founds it
 // and the group has not been here before.
 func (l *lifecycle) found(rec *registry.Group) {
-	if rec.Seed != l.node.cfg.ID {
-		return
+	if rec.Seed != l.node.cfg.ID ||
+		(!rec.SeedStore.IsZero() && rec.SeedStore != l.node.ownStore()) {
+		return // another node's, or one that was founded in a directory that is lost
 	}
 	if st, ok := l.node.store.Replica(rec.ID); ok && st.Incarnation == rec.Incarnation {
 		return
@@ -233,32 +235,23 @@ func (l *lifecycle) found(rec *registry.Group) {
 
 // createAll makes replicas that can be made now.
 func (l *lifecycle) createAll(cs map[raftyard.GroupID]creation) {
-	var ws []write
 	var made []creation
-	results := make(chan error, len(cs))
+	ws := make([]write, 0, len(cs))
 	for _, c := range cs {
-		if l.node.purging(c.group) {
+		switch {
+		case l.node.purging(c.group):
 			l.postpone(c)
-			continue
-		}
-		if !l.creatable(c) {
-			continue
-		}
-		ws = append(ws, l.createWrite(c, func(err error) { results <- err }))
-		made = append(made, c)
-	}
-	if len(ws) == 0 {
-		return
-	}
-	l.node.committer.submit(ws...)
-	for range ws {
-		if err := <-results; err != nil {
-			return // the log store has failed, and with it the node
+		case l.creatable(c):
+			ws = append(ws, l.createWrite(c))
+			made = append(made, c)
 		}
 	}
-	for _, c := range made {
-		if err := l.node.openReplica(c.group); err != nil {
-			l.node.logger.Error("replica not started", groupAttr(c.group), errAttr(err))
+	for i, err := range l.node.committer.wait(ws) {
+		if err == nil {
+			err = l.node.openReplica(made[i].group)
+		}
+		if err != nil {
+			l.node.logger.Error("replica not started", groupAttr(made[i].group), errAttr(err))
 		}
 	}
 }
@@ -302,9 +295,9 @@ func supersededBy(r *replica, later raftyard.ReplicaID) group.Descriptor {
 	}
 }
 
-func (l *lifecycle) createWrite(c creation, done func(error)) write {
+func (l *lifecycle) createWrite(c creation) write {
 	w := write{
-		kind: writeCreate, group: c.group, done: done,
+		kind: writeCreate, group: c.group,
 		replica: storage.Replica{Group: c.group, Incarnation: c.incarnation, ID: c.id},
 	}
 	var m meta
@@ -321,9 +314,8 @@ func (l *lifecycle) createWrite(c creation, done func(error)) write {
 
 // destroyAll ends replicas: first the durable tombstone, then everything else.
 func (l *lifecycle) destroyAll(ds map[*replica]group.Descriptor) {
-	var ws []write
 	var gone []*replica
-	results := make(chan error, len(ds))
+	ws := make([]write, 0, len(ds))
 	for r, last := range ds {
 		if l.node.replica(r.group) != r {
 			continue
@@ -332,27 +324,21 @@ func (l *lifecycle) destroyAll(ds map[*replica]group.Descriptor) {
 		ws = append(ws, write{
 			kind: writeDestroy, group: r.group,
 			tombstone: storage.Tombstone{
-				NextReplica: last.NextReplica, Epoch: last.Epoch, Data: last.Encode(),
+				NextReplica: last.NextReplica, Epoch: last.Epoch, Data: encodeRemains(last),
 			},
-			done: func(err error) { results <- err },
 		})
 		gone = append(gone, r)
-	}
-	if len(ws) == 0 {
-		return
 	}
 	// Nothing of a replica may be written after its tombstone.
 	for _, r := range gone {
 		r.worker.halt(r, fmt.Errorf("%w: replica %d of group %d is removed",
 			ErrNoReplica, r.id, r.group))
 	}
-	l.node.committer.submit(ws...)
-	for range ws {
-		if err := <-results; err != nil {
-			return
+	for i, err := range l.node.committer.wait(ws) {
+		if err != nil {
+			l.node.logger.Error("replica not destroyed", groupAttr(gone[i].group), errAttr(err))
+			continue
 		}
-	}
-	for _, r := range gone {
-		l.node.forget(r)
+		l.node.forget(gone[i], ds[gone[i]].Kind)
 	}
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,8 @@ type machine struct {
 	access sync.RWMutex
 	sm     group.StateMachine // nil until the replica has a state
 	closed bool
+	// closedBy says why it is closed.
+	closedBy error
 
 	// position is where the state machine stands. Only tasks touch it.
 	position position
@@ -218,17 +221,39 @@ func (m *machine) snapshot() (s group.Snapshot, err error) {
 	if s, err = m.sm.Snapshot(); err != nil {
 		return nil, fmt.Errorf("state machine: snapshot: %w", err)
 	}
-	return s, nil
+	return guarded{s}, nil
 }
 
-// use calls fn with the state machine, beside Apply.
-func (m *machine) use(fn func(group.StateMachine) error) (err error) {
-	defer recovered(&err, "a read")
-	m.access.RLock()
+// guarded is a snapshot whose panics are errors: it is written on goroutines that
+// many replicas share.
+type guarded struct{ s group.Snapshot }
+
+// WriteTo writes the snapshot.
+func (g guarded) WriteTo(w io.Writer) (n int64, err error) {
+	defer recovered(&err, "snapshot")
+	return g.s.WriteTo(w)
+}
+
+// Close closes the snapshot.
+func (g guarded) Close() (err error) {
+	defer recovered(&err, "snapshot")
+	return g.s.Close()
+}
+
+// use calls fn with the state machine, beside Apply. While the state machine is
+// being restored it waits, until ctx ends.
+func (m *machine) use(ctx context.Context, fn func(group.StateMachine) error) (err error) {
+	defer recovered(&err, "read")
+	for !m.access.TryRLock() {
+		if !pause(ctx, pollEvery) {
+			return fmt.Errorf("group %d: %w: the state machine is being restored: %w",
+				m.env.Group, ErrTimeout, context.Cause(ctx))
+		}
+	}
 	defer m.access.RUnlock()
 	switch {
 	case m.closed:
-		return ErrClosed
+		return m.closedBy
 	case m.sm == nil:
 		return fmt.Errorf("%w: %w", ErrNoReplica, errNoState)
 	}
@@ -238,7 +263,7 @@ func (m *machine) use(fn func(group.StateMachine) error) (err error) {
 // size returns the bytes of live data, zero if the state machine cannot tell.
 func (m *machine) size() int64 {
 	var n int64
-	err := m.use(func(sm group.StateMachine) error {
+	err := m.use(context.Background(), func(sm group.StateMachine) error {
 		if s, ok := sm.(group.Sizer); ok {
 			n = s.Size()
 		}
@@ -258,7 +283,10 @@ func (m *machine) close(destroy bool) (err error) {
 	if m.closed {
 		return nil
 	}
-	m.closed = true
+	m.closed, m.closedBy = true, ErrClosed
+	if destroy {
+		m.closedBy = fmt.Errorf("%w: it is removed", ErrNoReplica)
+	}
 	if m.sm == nil {
 		return nil
 	}

@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 
+	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/wire"
 )
@@ -83,4 +84,40 @@ func decodeMeta(b []byte) (meta, error) {
 		return meta{}, fmt.Errorf("node: replica record: %w", err)
 	}
 	return m, nil
+}
+
+const remainsFormat = 1
+
+// encodeRemains is what a tombstone keeps of a group: the kind, which finds what
+// the state machine has stored, and the last members that are known, if they are.
+func encodeRemains(d group.Descriptor) []byte {
+	b := []byte{remainsFormat}
+	b = wire.AppendString(b, d.Kind)
+	b = wire.AppendUvarint(b, uint64(len(d.Members)))
+	for _, m := range d.Members {
+		b = wire.AppendUvarint(b, uint64(m.ID))
+		b = wire.AppendUvarint(b, uint64(m.Node))
+		b = append(b, byte(m.Role))
+	}
+	return b
+}
+
+// decodeRemains fills in Kind and Members.
+func decodeRemains(b []byte) (group.Descriptor, error) {
+	r := wire.NewReader(b)
+	if f := r.Byte(); r.Err() == nil && f != remainsFormat {
+		return group.Descriptor{}, fmt.Errorf("node: tombstone has format %d, want %d",
+			f, remainsFormat)
+	}
+	d := group.Descriptor{Kind: r.String()}
+	for range r.Count(3) {
+		d.Members = append(d.Members, group.Member{
+			ID: raftyard.ReplicaID(r.Uvarint()), Node: raftyard.NodeID(r.Uvarint()),
+			Role: group.Role(r.Byte()),
+		})
+	}
+	if err := r.Close(); err != nil {
+		return group.Descriptor{}, fmt.Errorf("node: tombstone: %w", err)
+	}
+	return d, nil
 }

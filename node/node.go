@@ -58,6 +58,8 @@ type Node struct {
 	watchers  watchers
 	disk      disk
 
+	foreignLog limiter
+
 	mu       sync.RWMutex
 	replicas map[raftyard.GroupID]*replica
 
@@ -134,10 +136,10 @@ func (n *Node) start(ctx context.Context) error {
 	if err := n.foundSystemGroup(); err != nil {
 		return err
 	}
-	if err := n.openTransport(); err != nil { //nolint:contextcheck // it outlives ctx
+	if err := n.openTransport(); err != nil {
 		return err
 	}
-	n.sender = newSnapshotSender(n, n.cfg.SnapshotSends) //nolint:contextcheck // it outlives ctx
+	n.sender = newSnapshotSender(n, n.cfg.SnapshotSends)
 	if err := n.openReplicas(ctx); err != nil {
 		return err
 	}
@@ -182,15 +184,15 @@ func (n *Node) openTransport() error {
 		MaxSnapshotsOut: n.cfg.SnapshotSends, MaxSnapshotsIn: n.cfg.SnapshotReceives,
 		Logger: n.logger,
 	}
-	var err error
+	listen := transport.Listen
 	if n.cfg.Network != nil {
-		n.transport, err = n.cfg.Network.Endpoint(cfg)
-	} else {
-		n.transport, err = transport.Listen(cfg)
+		listen = n.cfg.Network.Endpoint
 	}
+	t, err := listen(cfg)
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
+	n.transport = t
 	return nil
 }
 
@@ -298,7 +300,7 @@ func (n *Node) writeRefused(g raftyard.GroupID, err error) {
 	}
 }
 
-// Failed is closed when the log store has failed. The program should stop
+// Failed is closed when the log store has failed. A program must watch it, stop
 // listening and exit; a restart finds out what was kept.
 func (n *Node) Failed() <-chan struct{} { return n.failed }
 

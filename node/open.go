@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -42,9 +43,7 @@ func (n *Node) foundSystemGroup() error {
 	c := creation{
 		group: raftyard.SystemGroup, incarnation: d.Incarnation, id: self.ID, genesis: &d,
 	}
-	result := make(chan error, 1)
-	n.committer.submit(n.lifecycle.createWrite(c, func(err error) { result <- err }))
-	if err := <-result; err != nil {
+	if err := n.committer.wait([]write{n.lifecycle.createWrite(c)})[0]; err != nil {
 		return fmt.Errorf("node: found the system group: %w", err)
 	}
 	return nil
@@ -132,6 +131,11 @@ func (n *Node) openReplica(g raftyard.GroupID) error {
 	n.mu.Lock()
 	n.replicas[g] = r
 	n.mu.Unlock()
+	if errors.Is(err, group.ErrRemoved) {
+		// It applied its own removal, and crashed before its tombstone.
+		n.lifecycle.destroy(r, r.meta.State.Descriptor)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -273,19 +277,18 @@ func (n *Node) finishInstall(r *replica) error {
 		return fmt.Errorf("interrupted installation of a snapshot: %w", err)
 	}
 	r.meta.Install, r.meta.Floor, r.meta.State = nil, fl, manifest.State
-	result := make(chan error, 1)
-	n.committer.submit(write{
-		group: r.group, done: func(err error) { result <- err },
+	return n.committer.wait([]write{{
+		group: r.group,
 		update: storage.Update{
 			HardState: save.HardState, Reset: true, Snapshot: save.Snapshot, Meta: r.meta.encode(),
 		},
-	})
-	return <-result
+	}})[0]
 }
 
 // begin is a replica's first moment in its worker.
 func (w *worker) begin(r *replica) {
 	w.add(r)
+	w.node.lifecycle.attend(r)
 	if len(r.meta.State.Descriptor.Members) == 0 {
 		return
 	}
@@ -298,5 +301,4 @@ func (w *worker) begin(r *replica) {
 		}
 	}
 	w.maybeSnapshot(r)
-	w.node.lifecycle.attend(r)
 }

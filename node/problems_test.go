@@ -100,7 +100,8 @@ func TestNodeWithoutTheRegistrySaysSo(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := n.Propose(short, 99, []byte("x")); !errors.Is(err, ErrNotReady) || !NotApplied(err) {
+	_, err := n.Propose(short, 99, []byte("x"))
+	if !errors.Is(err, ErrNotReady) || !NotApplied(err) {
 		t.Errorf("Propose to an unknown group = %v, want ErrNotReady", err)
 	}
 	ready, checks := n.Ready()
@@ -118,8 +119,14 @@ func TestDiskLevels(t *testing.T) {
 		free int64
 		want DiskLevel
 	}{
-		{1000, DiskOK}, {300, DiskOK}, {299, DiskSoft}, {199, DiskHard}, {99, DiskFloor},
-		{0, DiskFloor}, {-1, DiskOK}, {250, DiskSoft},
+		{1000, DiskOK},
+		{300, DiskOK},
+		{299, DiskSoft},
+		{199, DiskHard},
+		{99, DiskFloor},
+		{0, DiskFloor},
+		{-1, DiskOK},
+		{250, DiskSoft},
 	} {
 		free = tt.free
 		if got, _ := d.look(); got != tt.want || d.current() != tt.want {

@@ -33,8 +33,10 @@ const (
 // the group's leader, and waits for one until ctx ends.
 //
 // On an error, [NotApplied] tells whether the command certainly has no effect;
-// otherwise the error is [ErrUnknownOutcome]. Propose repeats only what certainly
-// was not logged.
+// otherwise the error is [ErrUnknownOutcome], perhaps with another kind beside it
+// ([ErrFaulty] when applying it broke the state machine), so ask for that first.
+// Propose repeats only what certainly was not logged. cmd may be empty; it must not
+// be modified afterwards, also after an error.
 func (n *Node) Propose(ctx context.Context, g raftyard.GroupID, cmd []byte) (group.Result, error) {
 	ctx, cancel := n.withDeadline(ctx)
 	defer cancel()
@@ -167,6 +169,10 @@ func (n *Node) retryable(g raftyard.GroupID, to raftyard.NodeID, err error) bool
 		}
 		return false
 	}
+	if !NotApplied(err) {
+		n.hints.set(g, 0)
+		return false
+	}
 	if nl, ok := errors.AsType[*NotLeaderError](err); ok {
 		n.hints.set(g, nl.Leader)
 		return true
@@ -177,8 +183,7 @@ func (n *Node) retryable(g raftyard.GroupID, to raftyard.NodeID, err error) bool
 	}
 	// ErrClosed, ErrFaulty: that node is going; another will lead.
 	return errors.Is(err, ErrNoReplica) || errors.Is(err, group.ErrDropped) ||
-		(to != n.cfg.ID && NotApplied(err) &&
-			(errors.Is(err, ErrClosed) || errors.Is(err, ErrFaulty)))
+		(to != n.cfg.ID && (errors.Is(err, ErrClosed) || errors.Is(err, ErrFaulty)))
 }
 
 // leaderOrMember returns the node to try: the leader if one is known, or else

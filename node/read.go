@@ -12,8 +12,9 @@ import (
 
 // View calls fn with this node's state machine of a group, which must have the
 // type S. With [Linearizable] it waits until the state machine has applied
-// everything that was acknowledged before View began. fn runs beside Apply, and
-// must neither change the state nor keep it.
+// everything that was acknowledged before View began. fn runs beside Apply, never
+// beside Restore or Close: the state machine must lock what both touch. fn must
+// neither change the state nor keep it; its error is returned as it is.
 //
 // A node without a replica of the group gets [ErrNoReplica]; see [Node.Query] for
 // reading from anywhere.
@@ -30,7 +31,8 @@ func View[S any](
 }
 
 // Query asks a group's state machine a question that it understands (see
-// [group.Querier]), here or, if this node has no replica, on one that has.
+// [group.Querier]), here or, if this node has no replica, on one that has. A state
+// machine that takes none gives [ErrUnsupported].
 func (n *Node) Query(
 	ctx context.Context, g raftyard.GroupID, c Consistency, query []byte,
 ) ([]byte, error) {
@@ -95,7 +97,7 @@ func (n *Node) viewLocal(
 		return fmt.Errorf("%w: consistency %d", ErrInvalid, c)
 	}
 	n.metrics.reads.Add(1)
-	return r.machine.use(fn)
+	return r.machine.use(ctx, fn)
 }
 
 // readBarrier returns when the state machine has applied everything that was

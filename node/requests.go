@@ -40,10 +40,10 @@ const codeNotLeader = 100
 
 // HandleRequest serves what another node asks.
 func (h *handler) HandleRequest(
-	ctx context.Context, _ transport.Identity, kind uint8, body []byte,
+	ctx context.Context, from transport.Identity, kind uint8, body []byte,
 ) ([]byte, error) {
-	if !h.isOpen() {
-		return nil, encodeError(errStarting)
+	if err := h.accept(from); err != nil {
+		return nil, encodeError(err)
 	}
 	answer, err := h.serve(ctx, kind, wire.NewReader(body))
 	if err != nil {

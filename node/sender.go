@@ -137,45 +137,79 @@ func (s *snapshotSender) stream(ctx context.Context, j *sendJob) error {
 // viewOf gets a state machine's view of its state between two applies, so that
 // the log index that it is the state of is known.
 func (n *Node) viewOf(ctx context.Context, r *replica) (group.Snapshot, position, error) {
-	type taken struct {
-		s   group.Snapshot
-		at  position
-		err error
-	}
-	got := make(chan taken, 1)
+	h := &handoff{got: make(chan taken, 1)}
 	n.appliers.add(r, task{
 		run: func(m *machine) {
 			if !r.serving() {
-				got <- taken{err: r.goneReason()}
+				h.deliver(taken{err: r.goneReason()})
 				return
 			}
 			s, err := m.snapshot()
-			got <- taken{s: s, at: m.position, err: err}
+			if !h.deliver(taken{s: s, at: m.position, err: err}) && s != nil {
+				n.closeSnapshot(r, s)
+			}
 		},
-		drop: func(reason error) { got <- taken{err: reason} },
+		drop: func(reason error) { h.deliver(taken{err: reason}) },
 	})
+	var err error
 	select {
-	case t := <-got:
+	case t := <-h.got:
 		return t.s, t.at, t.err
 	case <-ctx.Done():
+		err = ctx.Err()
 	case <-r.gone:
+		err = r.goneReason()
 	}
-	// The task may run yet; what it takes must be given back.
-	n.files.start(func() {
-		select {
-		case t := <-got:
-			if t.s != nil {
-				if err := t.s.Close(); err != nil {
-					n.logger.Warn("close snapshot", groupAttr(r.group), errAttr(err))
-				}
-			}
-		case <-n.stopped:
-		}
-	})
-	if err := ctx.Err(); err != nil {
-		return nil, position{}, err
+	if t, ok := h.leave(); ok && t.s != nil {
+		n.closeSnapshot(r, t.s)
 	}
-	return nil, position{}, r.goneReason()
+	return nil, position{}, err
+}
+
+func (n *Node) closeSnapshot(r *replica, s group.Snapshot) {
+	if err := s.Close(); err != nil {
+		n.logger.Warn("close snapshot", groupAttr(r.group), errAttr(err))
+	}
+}
+
+// taken is a state machine's view and what it is the view of.
+type taken struct {
+	s   group.Snapshot
+	at  position
+	err error
+}
+
+// handoff passes a view from an applier to somebody who may not wait for it any
+// more; then it must be given back.
+type handoff struct {
+	got chan taken // holds one
+
+	mu   sync.Mutex
+	left bool
+}
+
+// deliver reports whether somebody will take t.
+func (h *handoff) deliver(t taken) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.left {
+		return false
+	}
+	h.got <- t
+	return true
+}
+
+// leave ends the wait and returns what was delivered before, if anything was.
+func (h *handoff) leave() (taken, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.left = true
+	select {
+	case t := <-h.got:
+		return t, true
+	default:
+		return taken{}, false
+	}
 }
 
 // newMessageID is a random id for a command, see [group.CommandID].

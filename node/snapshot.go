@@ -119,9 +119,15 @@ func (n *Node) mark(m *machine, report func(snapshotResult)) {
 	case res.at.state.Index > res.at.applied:
 		// After a restart the members are known before the log is applied again.
 		res.err = fmt.Errorf("index %d is not applied again yet", res.at.state.Index)
-	case durable && machineIndex < m.lastCommand:
+	case durable && machineIndex < m.lastCommand && machineIndex < res.at.state.Index:
 		res.err = fmt.Errorf("the state machine is durable up to index %d only, of %d",
 			machineIndex, m.lastCommand)
+	case durable && machineIndex < m.lastCommand:
+		// It syncs later than it applies: mark what it has synced. The worker
+		// finds the term.
+		res.at.applied, res.at.term = machineIndex, 0
+		res.floor = floor{Index: machineIndex, Machine: machineIndex}
+		res.bytes = m.size()
 	case durable:
 		res.floor.Machine = machineIndex
 		res.bytes = m.size()
@@ -149,16 +155,20 @@ func writeSnapshotFile(dir string, s group.Snapshot, res snapshotResult) snapsho
 
 // snapshotTaken notes the snapshot in the log store and cuts the log behind it.
 func (w *worker) snapshotTaken(r *replica, res snapshotResult) {
-	if res.err == nil && (res.at.applied <= r.snap.index || r.out.Install != nil) {
-		// A snapshot from the leader overtook ours, or nothing came since.
-		at := position{applied: r.meta.Floor.Index, term: r.meta.Floor.Term}
-		w.endSnapshot(r, snapshotResult{at: at, bytes: res.bytes})
+	switch {
+	case res.err != nil:
+		w.snapshotFailed(r, res)
+		return
+	case res.at.applied <= r.snap.index || r.out.Install != nil:
+		w.snapshotOvertaken(r, res)
 		return
 	}
-	if res.err != nil {
-		w.node.logger.Warn("snapshot postponed", groupAttr(r.group), errAttr(res.err))
-		w.endSnapshot(r, res)
-		return
+	if res.at.term == 0 {
+		if res.at.term, res.err = r.log.Term(res.at.applied); res.err != nil {
+			w.snapshotFailed(r, res)
+			return
+		}
+		res.floor.Term = res.at.term
 	}
 	r.obsolete(r.meta.Floor.File)
 	r.meta.Floor = res.floor
@@ -168,9 +178,31 @@ func (w *worker) snapshotTaken(r *replica, res snapshotResult) {
 		Meta:      r.meta.encode(),
 	}
 	w.writes = append(w.writes, write{group: r.group, update: u, done: func(err error) {
-		res.err = err
-		w.box.control(func() { w.guard(r, "end a snapshot", func() { w.endSnapshot(r, res) }) })
+		if err == nil { // or else the replica, or the node, is stopped
+			w.box.control(func() { w.guard(r, "end a snapshot", func() { w.endSnapshot(r, res) }) })
+		}
 	}})
+}
+
+// snapshotOvertaken drops a snapshot that is not newer than the one there is, or
+// that comes while one from the leader is being installed.
+func (w *worker) snapshotOvertaken(r *replica, res snapshotResult) {
+	if name := res.floor.File; name != "" {
+		path := filepath.Join(r.machine.env.Dir, name)
+		w.node.files.start(func() { w.node.removeFile(path) })
+	}
+	r.schedule(false)
+	r.tellSnapshot(snapshotResult{
+		at:    position{applied: r.meta.Floor.Index, term: r.meta.Floor.Term},
+		bytes: res.bytes,
+	})
+}
+
+// snapshotFailed tries again after a tenth of the usual distance, not at every apply.
+func (w *worker) snapshotFailed(r *replica, res snapshotResult) {
+	w.node.logger.Warn("snapshot postponed", groupAttr(r.group), errAttr(res.err))
+	r.snap.next = r.applied.Load() + max(r.meta.State.Descriptor.SnapshotEntries/10, 1)
+	r.tellSnapshot(res)
 }
 
 // compactTo is the last entry that may go when there is a snapshot at index:
@@ -187,18 +219,18 @@ func (r *replica) compactTo(index uint64) uint64 {
 	return to
 }
 
-// endSnapshot tells those who asked for the snapshot.
+// endSnapshot notes a snapshot that is durable.
 func (w *worker) endSnapshot(r *replica, res snapshotResult) {
+	r.snap.index = max(r.snap.index, res.at.applied)
+	w.node.metrics.snapshotsTaken.Add(1)
+	w.removeObsolete(r)
+	r.schedule(false)
+	r.tellSnapshot(res)
+}
+
+// tellSnapshot tells those who asked for the snapshot how it went.
+func (r *replica) tellSnapshot(res snapshotResult) {
 	r.snap.running = false
-	if res.err == nil {
-		r.snap.index = max(r.snap.index, res.at.applied)
-		w.node.metrics.snapshotsTaken.Add(1)
-		w.removeObsolete(r)
-		r.schedule(false)
-	} else {
-		// Try again after a tenth of the usual distance, not at every apply.
-		r.snap.next = r.applied.Load() + max(r.meta.State.Descriptor.SnapshotEntries/10, 1)
-	}
 	for _, c := range r.snap.waiters {
 		c <- res // holds one
 	}

@@ -26,6 +26,9 @@ type transfer struct {
 func (n *Node) steerTo(r *replica, rec registry.Group) {
 	r.worker.box.control(func() {
 		r.worker.guard(r, "steer", func() {
+			if rec.Version < r.steering.want.Version {
+				return // a newer one has come first
+			}
 			r.steering.want, r.steering.known = rec, true
 			r.worker.steer(r)
 			r.worker.touch(r)
@@ -142,12 +145,17 @@ func (w *worker) checkTransfer(r *replica, to raftyard.NodeID) error {
 	case r.steering.transfer != nil || st.Transferee != 0:
 		return fmt.Errorf("%w: another transfer is under way", ErrTransfer)
 	case !p.RecentActive:
-		return fmt.Errorf("%w: node %d does not answer", ErrTransfer, to)
+		return fmt.Errorf("%w: node %d does not answer%w", ErrTransfer, to, errNotYet)
 	case p.Match+maxTransferLag < st.Last:
-		return fmt.Errorf("%w: node %d is %d entries behind", ErrTransfer, to, st.Last-p.Match)
+		return fmt.Errorf("%w: node %d is %d entries behind%w",
+			ErrTransfer, to, st.Last-p.Match, errNotYet)
 	}
 	return nil
 }
+
+// errNotYet marks a reason that may be gone in a moment: raft forgets who was
+// active at every election timeout, and a new member catches up. It has no text.
+var errNotYet = errors.New("")
 
 // maxTransferTries is how often a transfer is begun again that raft gave up.
 const maxTransferTries = 3

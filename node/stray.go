@@ -13,9 +13,9 @@ import (
 // removed without hearing of it.
 const strayEvery = 2 * time.Second
 
-// cleanStrays asks about every replica that knows no leader and that the registry
-// does not want here. A replica that can stand for election learns of its removal
-// from those it asks for their votes; a learner never asks.
+// cleanStrays asks about every replica that the registry does not want here. One
+// that can stand for election learns of its removal from those it asks for their
+// votes; a learner never asks, and never forgets its leader.
 func (n *Node) cleanStrays(ctx context.Context) {
 	for _, r := range n.allReplicas() {
 		if ctx.Err() != nil {
@@ -29,8 +29,7 @@ func (n *Node) cleanStrays(ctx context.Context) {
 
 // maybeStray reports whether it is worth asking. It proves nothing.
 func (n *Node) maybeStray(r *replica) bool {
-	v := r.view.Load()
-	if r.group == raftyard.SystemGroup || !r.serving() || v.LeaderNode != 0 {
+	if r.group == raftyard.SystemGroup || !r.serving() {
 		return false
 	}
 	rec, ok := n.registry.Group(r.group)

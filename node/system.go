@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -135,7 +136,9 @@ func (n *Node) announce(ctx context.Context) {
 // self is what this node's configuration says of itself.
 func (n *Node) self() registry.Node {
 	p, _ := n.cfg.peer(n.cfg.ID)
-	return registry.Node{ID: p.ID, Peer: p.Addr, HTTP: p.HTTP, Labels: p.Labels}
+	return registry.Node{
+		ID: p.ID, Peer: p.Addr, HTTP: p.HTTP, Labels: p.Labels, Store: n.ownStore(),
+	}
 }
 
 // registerNodes puts this node's addresses into the registry, and those of the
@@ -170,10 +173,16 @@ func (n *Node) registerMembers(ctx context.Context, lists ...[]raftyard.NodeID) 
 
 func (n *Node) setNode(ctx context.Context, set registry.SetNode) error {
 	res, err := n.command(ctx, registry.EncodeSetNode(set))
-	if err == nil && res.Code != registry.OK {
+	switch {
+	case err != nil:
+		return err
+	case res.Code == registry.OK:
+	case set.Node.ID == n.cfg.ID:
+		return fmt.Errorf("%w: %s", ErrInvalid, res.Detail)
+	default:
 		n.logger.Error("registry refuses a node", nodeAttr(set.Node.ID), stepAttr(res.Detail))
 	}
-	return err
+	return nil
 }
 
 // createConfigured creates the configured groups that are missing. Every node

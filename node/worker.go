@@ -145,6 +145,7 @@ func (w *worker) retire(r *replica, reason error) {
 		r.reads = nil
 	})
 	r.stopServing(reason)
+	w.writes = slices.DeleteFunc(w.writes, func(x write) bool { return x.group == r.group })
 	if w.replicas[r.group] == r {
 		delete(w.replicas, r.group)
 	}
@@ -194,6 +195,10 @@ func (w *worker) propose(p *proposal) {
 		return
 	}
 	w.guard(r, "propose", func() {
+		if c.ended {
+			return
+		}
+		c.begun = true
 		if w.node.disk.current() >= DiskHard && r.group != raftyard.SystemGroup {
 			c.finish(group.Result{}, fmt.Errorf("group %d at node %d: %w",
 				r.group, r.node, ErrDiskFull))
@@ -214,6 +219,10 @@ func (w *worker) propose(p *proposal) {
 
 func (w *worker) read(c *call) {
 	w.guard(c.r, "read", func() {
+		if c.ended {
+			return
+		}
+		c.begun = true
 		if err := c.r.raft.Read(c); err != nil {
 			c.finish(group.Result{}, outcomeError(c.r, err))
 			return
@@ -226,7 +235,8 @@ func (w *worker) read(c *call) {
 // certainly has no effect; for the rest nobody knows yet.
 func (w *worker) cancel(c *call, cause error) {
 	w.guard(c.r, "cancel a request", func() {
-		if c.r.raft.Cancel(c) || c.r.dropRead(c) {
+		c.ended = true
+		if !c.begun || c.r.raft.Cancel(c) || c.r.dropRead(c) {
 			c.finish(group.Result{}, w.node.notApplied(c.r, cause))
 			return
 		}

@@ -27,6 +27,7 @@ func (c CreateGroup) apply(st *state) Result {
 		SnapshotEntries: c.SnapshotEntries,
 		TrailingEntries: c.TrailingEntries,
 		Seed:            c.Seed,
+		SeedStore:       c.SeedStore,
 	}
 	if err := g.check(); err != nil {
 		return Result{Code: Invalid, Detail: err.Error()}
@@ -48,6 +49,9 @@ func (c CreateGroup) apply(st *state) Result {
 	}
 	if err := st.known(g.Voters, g.Learners); err != nil {
 		return Result{Code: Invalid, Detail: err.Error()}
+	}
+	if i, _ := findNode(st.nodes, g.Seed); !st.nodes[i].Store.IsZero() {
+		g.SeedStore = st.nodes[i].Store
 	}
 	st.put(g)
 	return Result{Code: Created, Group: *g}
@@ -102,8 +106,19 @@ func (c SetNode) apply(st *state) Result {
 	if err := n.check(); err != nil {
 		return Result{Code: Invalid, Detail: err.Error()}
 	}
-	if i, ok := findNode(st.nodes, n.ID); ok && (c.IfAbsent || st.nodes[i].equal(n)) {
-		return Result{Code: OK, Node: *st.nodes[i]}
+	if i, ok := findNode(st.nodes, n.ID); ok {
+		old := st.nodes[i]
+		if n.Store.IsZero() {
+			n.Store = old.Store
+		}
+		switch {
+		case !old.Store.IsZero() && old.Store != n.Store:
+			return Result{
+				Code: Conflict, Node: *old, Detail: "the node is known with another data directory",
+			}
+		case c.IfAbsent || old.equal(n):
+			return Result{Code: OK, Node: *old}
+		}
 	}
 	st.version++
 	st.nodes = putNode(st.nodes, n)

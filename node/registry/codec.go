@@ -37,6 +37,7 @@ func appendNode(b []byte, n *Node) []byte {
 	b = wire.AppendUvarint(b, uint64(n.ID))
 	b = wire.AppendString(b, n.Peer)
 	b = wire.AppendString(b, n.HTTP)
+	b = wire.AppendID(b, n.Store)
 	b = wire.AppendUvarint(b, uint64(len(n.Labels)))
 	for _, k := range slices.Sorted(maps.Keys(n.Labels)) {
 		b = wire.AppendString(b, k)
@@ -46,7 +47,9 @@ func appendNode(b []byte, n *Node) []byte {
 }
 
 func readNode(r *wire.Reader) Node {
-	n := Node{ID: raftyard.NodeID(r.Uvarint()), Peer: r.String(), HTTP: r.String()}
+	n := Node{
+		ID: raftyard.NodeID(r.Uvarint()), Peer: r.String(), HTTP: r.String(), Store: r.ID(),
+	}
 	count := r.Count(2)
 	if count == 0 {
 		return n
@@ -81,7 +84,8 @@ func appendGroup(b []byte, g *Group) []byte {
 	b = appendNodeIDs(b, g.Learners)
 	b = wire.AppendUvarint(b, g.SnapshotEntries)
 	b = wire.AppendUvarint(b, g.TrailingEntries)
-	return wire.AppendUvarint(b, uint64(g.Seed))
+	b = wire.AppendUvarint(b, uint64(g.Seed))
+	return wire.AppendID(b, g.SeedStore)
 }
 
 func readGroup(r *wire.Reader) Group {
@@ -100,5 +104,6 @@ func readGroup(r *wire.Reader) Group {
 	g.SnapshotEntries = r.Uvarint()
 	g.TrailingEntries = r.Uvarint()
 	g.Seed = raftyard.NodeID(r.Uvarint())
+	g.SeedStore = r.ID()
 	return g
 }

@@ -43,6 +43,10 @@ type CreateGroup struct {
 	Voters, Learners                 []raftyard.NodeID // in any order
 	SnapshotEntries, TrailingEntries uint64
 	Seed                             raftyard.NodeID // one of Voters
+
+	// SeedStore is the seed's data directory, as the proposer knows it. What the
+	// registry knows of the node counts more.
+	SeedStore Store
 }
 
 // DeleteGroup asks for a group to be gone. The result is [OK], also if it is
@@ -72,7 +76,8 @@ type WantMembers struct {
 }
 
 // SetNode registers a node, or changes its addresses and labels. The result is
-// [OK], also if nothing changes, or [Invalid].
+// [OK], also if nothing changes; [Conflict] if the node is known with another
+// data directory; or [Invalid]. A node without a Store keeps the one it has.
 type SetNode struct {
 	Node Node
 
@@ -91,7 +96,8 @@ func EncodeCreateGroup(c CreateGroup) []byte {
 	b = appendNodeIDs(b, c.Learners)
 	b = wire.AppendUvarint(b, c.SnapshotEntries)
 	b = wire.AppendUvarint(b, c.TrailingEntries)
-	return wire.AppendUvarint(b, uint64(c.Seed))
+	b = wire.AppendUvarint(b, uint64(c.Seed))
+	return wire.AppendID(b, c.SeedStore)
 }
 
 // EncodeDeleteGroup returns c as a command for the system group.
@@ -140,6 +146,7 @@ func decodeCommand(data []byte) (command, error) {
 			SnapshotEntries: r.Uvarint(),
 			TrailingEntries: r.Uvarint(),
 			Seed:            raftyard.NodeID(r.Uvarint()),
+			SeedStore:       r.ID(),
 		}
 	case kindDeleteGroup:
 		c = DeleteGroup{ID: raftyard.GroupID(r.Uvarint()), Incarnation: r.ID()}

@@ -53,7 +53,7 @@ func (m *model) create(c CreateGroup) Code {
 	g := Group{
 		ID: c.ID, Incarnation: c.Incarnation, Kind: c.Kind, Voters: sorted(c.Voters),
 		Learners: sorted(c.Learners), SnapshotEntries: c.SnapshotEntries,
-		TrailingEntries: c.TrailingEntries, Seed: c.Seed,
+		TrailingEntries: c.TrailingEntries, Seed: c.Seed, SeedStore: c.SeedStore,
 	}
 	ok := c.ID != 0 && !c.Incarnation.IsZero() && c.Kind != "" &&
 		wellFormed(c.Voters, c.Learners) && slices.Contains(c.Voters, c.Seed)
@@ -61,13 +61,17 @@ func (m *model) create(c CreateGroup) Code {
 	case !ok:
 		return Invalid
 	case there && !old.Deleted:
-		g.Version, g.Incarnation, g.Seed = old.Version, old.Incarnation, old.Seed
+		g.Version, g.Incarnation = old.Version, old.Incarnation
+		g.Seed, g.SeedStore = old.Seed, old.SeedStore
 		if cmp.Equal(g, old, cmpopts.EquateEmpty()) {
 			return ExistsSame
 		}
 		return Conflict
 	case there && old.Incarnation == c.Incarnation || !m.registered(c.Voters, c.Learners):
 		return Invalid
+	}
+	if known := m.nodes[c.Seed].Store; known != (Store{}) {
+		g.SeedStore = known
 	}
 	m.record(g)
 	return Created
@@ -115,6 +119,12 @@ func (m *model) setNode(c SetNode) Code {
 		return Invalid
 	}
 	old, there := m.nodes[c.Node.ID]
+	if c.Node.Store == (Store{}) {
+		c.Node.Store = old.Store
+	}
+	if old.Store != (Store{}) && c.Node.Store != old.Store {
+		return Conflict
+	}
 	if there && (c.IfAbsent || cmp.Equal(old, c.Node, cmpopts.EquateEmpty())) {
 		return OK
 	}
@@ -177,6 +187,7 @@ func (m *machine) catchUp(t *rapid.T) {
 var (
 	genNodeID  = rapid.SampledFrom([]raftyard.NodeID{0, 1, 2, 3, 4, 5, 6})
 	genGroupID = rapid.SampledFrom([]raftyard.GroupID{0, 1, 2, 3, 1 << 40, 1<<64 - 1})
+	genStore   = rapid.SampledFrom([]Store{{}, {}, {1}, {2}})
 	genMembers = rapid.SliceOfN(genNodeID, 0, 4)
 )
 
@@ -193,6 +204,7 @@ func (m *machine) CreateGroup(t *rapid.T) {
 		SnapshotEntries: rapid.Uint64Range(0, 2).Draw(t, "snapshot_entries"),
 	}
 	c.Seed = genNodeID.Draw(t, "seed")
+	c.SeedStore = genStore.Draw(t, "seed store")
 	if len(c.Voters) > 0 && rapid.Bool().Draw(t, "seed is a voter") {
 		c.Seed = c.Voters[0]
 	}
@@ -223,6 +235,7 @@ func (m *machine) SetNode(t *rapid.T) {
 		},
 		IfAbsent: rapid.Bool().Draw(t, "if absent"),
 	}
+	c.Node.Store = genStore.Draw(t, "store")
 	if rapid.Bool().Draw(t, "labelled") {
 		c.Node.Labels = map[string]string{"zone": "a", "rack": c.Node.ID.String()}
 	}

@@ -27,7 +27,18 @@ type Node struct {
 	Peer   string // host:port for other nodes
 	HTTP   string // host:port of its API; empty when it has none
 	Labels map[string]string
+
+	// Store is the id of the node's data directory, zero while it is not known.
+	// Once known it never changes: another directory under the same node id has
+	// forgotten what the node has promised.
+	Store Store
 }
+
+// A Store is the id of a data directory, a UUID.
+type Store [16]byte
+
+// IsZero reports whether s names no directory.
+func (s Store) IsZero() bool { return s == Store{} }
 
 // A Group is what the registry knows of one group.
 type Group struct {
@@ -49,6 +60,11 @@ type Group struct {
 	// group's first replica. It never changes, even if the node is no longer
 	// wanted as a member.
 	Seed raftyard.NodeID
+
+	// SeedStore is the data directory of the seed. In another one, under the same
+	// node id, the group was founded before and must not be founded again. It is
+	// zero only if nobody knew it when the group was created.
+	SeedStore Store
 
 	// Version is the registry's version at the last change of this record. It
 	// rises with each change, also over deletion and creation, and is the
@@ -178,7 +194,8 @@ func (n *Node) check() error {
 }
 
 func (n *Node) equal(o *Node) bool {
-	return n.ID == o.ID && n.Peer == o.Peer && n.HTTP == o.HTTP && maps.Equal(n.Labels, o.Labels)
+	return n.ID == o.ID && n.Peer == o.Peer && n.HTTP == o.HTTP && n.Store == o.Store &&
+		maps.Equal(n.Labels, o.Labels)
 }
 
 func (n Node) clone() *Node {

@@ -367,6 +367,40 @@ func TestWantMembers(t *testing.T) {
 	}
 }
 
+// TestNodeKeepsItsStore: a wiped directory under an old id is not the node that is
+// registered, and a group's seed is tied to the directory that it has.
+func TestNodeKeepsItsStore(t *testing.T) {
+	r := withNodes(t, 4)
+	own := node(2)
+	own.Store = Store{2}
+	res := apply(t, r, EncodeSetNode(SetNode{Node: own}))
+	if res.Code != OK || res.Node.Store != own.Store {
+		t.Fatalf("SetNode with a store = %+v", res)
+	}
+	moved := node(2)
+	moved.Peer = "elsewhere:1"
+	if res := apply(t, r, EncodeSetNode(SetNode{Node: moved})); res.Node.Store != own.Store {
+		t.Errorf("SetNode without a store = %+v, want the store kept", res)
+	}
+	wiped := own
+	wiped.Store = Store{9}
+	for _, ifAbsent := range []bool{false, true} {
+		res := apply(t, r, EncodeSetNode(SetNode{Node: wiped, IfAbsent: ifAbsent}))
+		if res.Code != Conflict || res.Node.Store != own.Store {
+			t.Errorf("SetNode with another store = %+v, want Conflict", res)
+		}
+	}
+	c := create()
+	c.Seed, c.SeedStore = 2, Store{9}
+	if res := apply(t, r, EncodeCreateGroup(c)); res.Group.SeedStore != own.Store {
+		t.Errorf("CreateGroup = %+v, want the seed's registered store", res)
+	}
+	c.ID, c.Incarnation, c.Seed, c.SeedStore = 8, incarnation(8), 1, Store{1}
+	if res := apply(t, r, EncodeCreateGroup(c)); res.Group.SeedStore != (Store{1}) {
+		t.Errorf("CreateGroup = %+v, want the store that the proposer knows", res)
+	}
+}
+
 func TestWantMembersTwiceChangesOnce(t *testing.T) {
 	r := withNodes(t, 4)
 	apply(t, r, EncodeCreateGroup(create()))
