@@ -19,6 +19,9 @@ func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup has it ignored
+		signal.Notify(signals, syscall.SIGHUP) // the terminal is gone
+	}
 	go func() {
 		<-signals // ends what runs in its own way
 		first := time.Now()

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,7 +28,8 @@ func TestMain(m *testing.M) {
 //
 //	exits CODE PROGRAM ARGS...   runs it and wants this exit code
 //	demo ARGS...                 starts raftyard demo --http-port 0 and sets $N1, $N2, ...
-//	stopdemo                     interrupts it: it must exit 0 within 5 s
+//	stopdemo [SIGNAL]            interrupts it: it must exit 0 within 5 s, and what it has
+//	                             written to standard error is there to compare
 //	http METHOD URL [BODY]       prints the status, the ETag and the body
 //	ports NAME...                sets each variable to a free port
 //	await URL                    waits until it answers 200
@@ -72,6 +74,7 @@ func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
 type demoProcess struct {
 	cmd    *exec.Cmd
 	output *bytes.Buffer
+	errors *bytes.Buffer
 	copied chan struct{} // closed when all of its output is in output
 }
 
@@ -98,7 +101,9 @@ func holderOf(ts *testscript.TestScript) *demoHolder {
 func cmdDemo(ts *testscript.TestScript, _ bool, args []string) {
 	program, err := lookPath(ts, "raftyard")
 	ts.Check(err)
-	p := &demoProcess{output: &bytes.Buffer{}, copied: make(chan struct{})}
+	p := &demoProcess{
+		output: &bytes.Buffer{}, errors: &bytes.Buffer{}, copied: make(chan struct{}),
+	}
 	p.cmd = exec.CommandContext(context.Background(), program,
 		append([]string{"demo", "--http-port", "0"}, args...)...)
 	p.cmd.Dir = ts.Getenv("WORK")
@@ -106,7 +111,7 @@ func cmdDemo(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.MkdirAll(ts.Getenv("WORK")+"/tmp", 0o750))
 	out, err := p.cmd.StdoutPipe()
 	ts.Check(err)
-	p.cmd.Stderr = ts.Stderr()
+	p.cmd.Stderr = p.errors
 	ts.Check(p.cmd.Start())
 	holder := holderOf(ts)
 	holder.p = p
@@ -161,17 +166,23 @@ func lookPath(ts *testscript.TestScript, name string) (string, error) {
 	return "", exec.ErrNotFound
 }
 
-func cmdStopDemo(ts *testscript.TestScript, _ bool, _ []string) {
+func cmdStopDemo(ts *testscript.TestScript, _ bool, args []string) {
 	p := holderOf(ts).take()
 	if p == nil {
 		ts.Fatalf("no demo runs")
 	}
 	begun := time.Now()
-	ts.Check(p.cmd.Process.Signal(os.Interrupt))
+	signal := os.Interrupt
+	if len(args) > 0 && args[0] == "HUP" {
+		signal = syscall.SIGHUP
+	}
+	ts.Check(p.cmd.Process.Signal(signal))
 	<-p.copied
 	if err := p.cmd.Wait(); err != nil {
-		ts.Fatalf("the demo ended with %v, want 0", err)
+		ts.Fatalf("the demo ended with %v, want 0: %s", err, p.errors)
 	}
+	_, err := ts.Stderr().Write(p.errors.Bytes())
+	ts.Check(err)
 	if took := time.Since(begun); took > 5*time.Second {
 		ts.Fatalf("the demo took %v to stop, want at most 5 s", took)
 	}

@@ -39,10 +39,11 @@ func Load(src Sources) (*Loaded, error) {
 	l.decoder = &decoder{report: &l.report, origins: l.loaded.origins}
 	l.defaults()
 	readable := l.file()
+	fileID := l.loaded.Node.ID
 	l.environment()
 	l.flags()
 	if readable { // or everything would be missing, too
-		v := validator{report: &l.report, Loaded: l.loaded, file: src.File}
+		v := validator{report: &l.report, Loaded: l.loaded, file: src.File, fileID: fileID}
 		v.fillListen()
 		v.validate()
 	}

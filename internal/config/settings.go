@@ -23,8 +23,23 @@ type Setting struct {
 	// isList: the environment and the flag take the value in YAML.
 	isList bool
 	set    func(d *decoder, v value, key string, c *Config)
-	// show returns the effective value.
-	show func(c *Config) string
+	// show returns the effective value, or items each element of one that is a list.
+	show  func(c *Config) string
+	items func(c *Config) []string
+}
+
+func (s *Setting) showValue(c *Config) string {
+	if s.isList {
+		return showList(s.items(c))
+	}
+	return s.show(c)
+}
+
+func (s *Setting) showItems(c *Config) []string {
+	if s.isList {
+		return s.items(c)
+	}
+	return nil
 }
 
 // Settings returns every setting, in the order of the file.
@@ -81,13 +96,13 @@ func identitySettings() []Setting {
 			Key: "nodes", Flag: "nodes", isList: true,
 			Usage: "the first address book, in YAML",
 			set:   func(d *decoder, v value, key string, c *Config) { d.nodes(v, key, &c.Nodes) },
-			show:  func(c *Config) string { return showNodes(c.Nodes) },
+			items: func(c *Config) []string { return showNodes(c.Nodes) },
 		},
 		{
 			Key: "groups", Flag: "groups", Default: "[]", isList: true,
 			Usage: "groups to create when missing, in YAML",
 			set:   func(d *decoder, v value, key string, c *Config) { d.groups(v, key, &c.Groups) },
-			show:  func(c *Config) string { return showGroups(c.Groups) },
+			items: func(c *Config) []string { return showGroups(c.Groups) },
 		},
 	}
 }

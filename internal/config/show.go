@@ -14,6 +14,9 @@ type Effective struct {
 	Key    string `json:"key"`
 	Value  string `json:"value"`
 	Origin string `json:"origin"`
+
+	// Items are the elements of a list, one by one.
+	Items []string `json:"-"`
 }
 
 // Effective returns every setting with its value and origin, in the order of
@@ -23,15 +26,19 @@ func (l *Loaded) Effective() []Effective {
 	for _, s := range Settings() {
 		list = append(list, Effective{
 			Key:    s.Key,
-			Value:  s.show(&l.Config),
+			Value:  s.showValue(&l.Config),
 			Origin: l.origins[s.Key].String(),
+			Items:  s.showItems(&l.Config),
 		})
 	}
 	return list
 }
 
-// showNodes returns the address book in YAML, so that it can be pasted.
-func showNodes(peers []Peer) string {
+// showList returns items as one list, in YAML so that it can be pasted.
+func showList(items []string) string { return "[" + strings.Join(items, ", ") + "]" }
+
+// showNodes returns the lines of the address book.
+func showNodes(peers []Peer) []string {
 	items := make([]string, len(peers))
 	for i, p := range peers {
 		item := fmt.Sprintf("id: %d, peer: %s", p.ID, quote(p.Peer))
@@ -43,7 +50,7 @@ func showNodes(peers []Peer) string {
 		}
 		items[i] = "{" + item + "}"
 	}
-	return "[" + strings.Join(items, ", ") + "]"
+	return items
 }
 
 func showLabels(labels map[string]string) string {
@@ -54,7 +61,7 @@ func showLabels(labels map[string]string) string {
 	return "{" + strings.Join(items, ", ") + "}"
 }
 
-func showGroups(groups []Group) string {
+func showGroups(groups []Group) []string {
 	items := make([]string, len(groups))
 	for i, g := range groups {
 		item := fmt.Sprintf("id: %d, kind: %s, voters: %s", g.ID, g.Kind, showIDs(g.Voters))
@@ -69,7 +76,7 @@ func showGroups(groups []Group) string {
 		}
 		items[i] = "{" + item + "}"
 	}
-	return "[" + strings.Join(items, ", ") + "]"
+	return items
 }
 
 func showIDs(ids []raftyard.NodeID) string {

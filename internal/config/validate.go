@@ -17,6 +17,7 @@ type validator struct {
 	*Loaded
 	report *report
 	file   string
+	fileID raftyard.NodeID // of the file, which a flag may override; zero: none
 }
 
 // at returns where key was written, else where the list element or section that
@@ -76,6 +77,7 @@ func (v *validator) validate() {
 	v.require(v.Node.ID == 0, "node.id", "this node's id, an integer from 1 on")
 	v.require(v.Node.DataDir == "", "node.data_dir", "the path of a directory")
 	v.dataDir()
+	v.borrowedDir()
 	v.listen()
 	v.addressBook()
 	for i := range v.Groups {
@@ -101,6 +103,8 @@ func (v *validator) dataDir() {
 			v.wrong(key, dir, "want a directory that can be written (%v)", err)
 		case !info.IsDir():
 			v.wrong(key, dir, "%s is a file, want a directory", path)
+		case isPseudo(path):
+			v.wrong(key, dir, "%s is no file system for data, want a directory on a disk", path)
 		case !writable(path):
 			v.wrong(key, dir, "%s cannot be written, want a directory that can", path)
 		}
@@ -108,11 +112,51 @@ func (v *validator) dataDir() {
 	}
 }
 
+// borrowedDir warns when the file is one node's, and its directory is used for
+// another.
+func (v *validator) borrowedDir() {
+	const key = "node.data_dir"
+	if v.fileID == 0 || v.fileID == v.Node.ID || v.origins[key].Layer != File {
+		return
+	}
+	v.report.odd(v.at(key), key, "the directory of node %s in this file, "+
+		"and this is node %s (%s): give --data-dir, too", v.fileID, v.Node.ID, v.at("node.id"))
+}
+
 func (v *validator) listen() {
 	v.require(v.Listen.HTTP == "", "listen.http", "host:port, such as 127.0.0.1:8700")
 	v.require(v.Listen.Peer == "", "listen.peer", "host:port, such as 127.0.0.1:8701")
+	v.notAnothers("listen.http", v.Listen.HTTP)
+	v.notAnothers("listen.peer", v.Listen.Peer)
 	if overlap(v.Listen.HTTP, v.Listen.Peer) {
 		v.wrong("listen.peer", v.Listen.Peer, "the same address as listen.http, want another port")
+	}
+}
+
+// notAnothers refuses to bind what the address book gives to another node: the
+// file was copied, or the id overridden, without the rest.
+func (v *validator) notAnothers(key, address string) {
+	own := func(p Peer) bool {
+		return p.ID == v.Node.ID && (p.Peer == address || p.HTTP == address)
+	}
+	if slices.ContainsFunc(v.Nodes, own) {
+		return
+	}
+	for i, p := range v.Nodes {
+		name := ""
+		switch address {
+		case "":
+		case p.Peer:
+			name = "peer"
+		case p.HTTP:
+			name = "http"
+		}
+		if name == "" || p.ID == v.Node.ID || v.Node.ID == 0 {
+			continue
+		}
+		v.wrong(key, address, "the address of node %s (nodes[%d].%s), and this is node %s: "+
+			"leave listen out, and the address is from this node's line", p.ID, i, name, v.Node.ID)
+		return
 	}
 }
 

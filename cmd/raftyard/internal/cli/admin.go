@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 )
 
 func (a *app) memberCommand() *cobra.Command {
-	var voters, learners nodeIDs
+	var nodes membersFlags
 	var m client.Members
 	var wait bool
 	set := &cobra.Command{
@@ -22,13 +23,19 @@ filled first, then the voters change together, then old members go. With --wait 
 returns when it is there.`,
 		Example: `  raftyard member set 7 --voters 2,3,4 --wait
   raftyard member set 7 --voters 1,2,3 --learners 4 --expect-epoch 5`,
-		Args: cobra.ExactArgs(1),
+		Args: wantArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := groupArg(args[0])
 			if err != nil {
 				return err
 			}
-			m.Voters, m.Learners = voters, learners
+			if cmd.Flags().Changed("expect-epoch") && m.ExpectEpoch == 0 {
+				return usageError{errors.New("--expect-epoch is 0, which no group is at")}
+			}
+			if err := nodes.check(); err != nil {
+				return err
+			}
+			m.Voters, m.Learners = nodes.voters, nodes.learners
 			return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
 				g, err := c.SetMembers(ctx, id, m, a.waitFor(wait))
 				if err != nil {
@@ -39,12 +46,14 @@ returns when it is there.`,
 		},
 	}
 	flags := set.Flags()
-	flags.Var(&voters, "voters", "nodes that shall vote, such as 1,2,3 (needed)")
-	flags.Var(&learners, "learners", "nodes that shall only follow")
+	flags.Var(&nodes.voters, "voters", "nodes that shall vote, such as 1,2,3 (needed)")
+	flags.Var(&nodes.learners, "learners", "nodes that shall only follow")
 	flags.Uint64Var(&m.ExpectEpoch, "expect-epoch", 0, "refuse when the group is at another epoch")
 	flags.BoolVar(&wait, "wait", false, "return when the group has these members (see --timeout)")
 	mustBeGiven(set, "voters")
-	cmd := parent("member", "Change which nodes hold a group", set)
+	a.completeNodeFlag(set, "voters")
+	a.completeNodeFlag(set, "learners")
+	cmd := parent("member", "Change which nodes hold a group", a.completeGroup(set))
 	a.flags.add(cmd, a.env)
 	return cmd
 }
@@ -55,7 +64,8 @@ func (a *app) waitFor(wait bool) time.Duration {
 		return 0
 	}
 	const answer = 500 * time.Millisecond
-	return max(a.flags.timeout-answer, a.flags.timeout/2)
+	timeout := time.Duration(a.flags.timeout)
+	return max(timeout-answer, timeout/2)
 }
 
 func (a *app) leaderCommand() *cobra.Command {
@@ -64,7 +74,7 @@ func (a *app) leaderCommand() *cobra.Command {
 		Use:     "transfer ID",
 		Short:   "Hand the leadership of a group to a node",
 		Example: "  raftyard leader transfer 7 --to 2",
-		Args:    cobra.ExactArgs(1),
+		Args:    wantArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := groupArg(args[0])
 			if err != nil {
@@ -88,17 +98,23 @@ func (a *app) leaderCommand() *cobra.Command {
 	}
 	transfer.Flags().Var(&to, "to", "the node that shall lead (needed)")
 	mustBeGiven(transfer, "to")
-	cmd := parent("leader", "Move leadership", transfer)
+	a.completeNodeFlag(transfer, "to")
+	cmd := parent("leader", "Move leadership", a.completeGroup(transfer))
 	a.flags.add(cmd, a.env)
 	return cmd
 }
 
 func (a *app) snapshotCommand() *cobra.Command {
 	take := &cobra.Command{
-		Use:     "take ID",
-		Short:   "Have a group take a snapshot and cut its log",
+		Use:   "take ID",
+		Short: "Have a group take a snapshot and cut its log",
+		Long: `Have one replica of a group take a snapshot: the one on the node that answers, or
+else the leader's. Keys are durable by themselves, so that a snapshot of a group of kind kv
+is a mark in its log and no copy: it says from where on the log is needed. The log before
+it is cut, but for the trailing entries, which stay for followers that are a little behind.
+It is no backup. Replicas do this by themselves, every snapshot_entries entries.`,
 		Example: "  raftyard snapshot take 7",
-		Args:    cobra.ExactArgs(1),
+		Args:    wantArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := groupArg(args[0])
 			if err != nil {
@@ -119,7 +135,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd := parent("snapshot", "Take snapshots", take)
+	cmd := parent("snapshot", "Take snapshots", a.completeGroup(take))
 	a.flags.add(cmd, a.env)
 	return cmd
 }

@@ -50,7 +50,7 @@ func Run(ctx context.Context, env Env, args []string) int {
 	cmd, err := root.ExecuteContextC(ctx)
 	a.path = cmd.CommandPath()
 	if err != nil && !a.started {
-		err = usageError{err}
+		err = usageError{plainly(err)}
 	}
 	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), ErrInterrupted) {
 		err = ErrInterrupted
@@ -77,12 +77,15 @@ func (a *app) say(format string, args ...any) {
 
 // complain writes why the command has failed.
 func (a *app) complain(err error) {
-	text := err.Error()
+	if a.flags.output == "json" {
+		a.complainJSON(err)
+		return
+	}
 	if bad, ok := errors.AsType[usageError](err); ok {
 		a.say("raftyard: %v\nRun '%s' for how it is used.", bad.err, a.path+" --help")
 		return
 	}
-	for line := range strings.SplitSeq(text, "\n") {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
 		a.say("raftyard: %s", line)
 	}
 	if exitCode(err) == ExitUnknown {
@@ -98,9 +101,22 @@ func (a *app) root() *cobra.Command {
 talks to one. Start with a whole cluster in one process:
 
   raftyard demo`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Version: buildVersion().String(),
+
+		SuggestionsMinimumDistance: 2,
+		SilenceUsage:               true,
+		SilenceErrors:              true,
+		Args:                       cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return unknownCommand(cmd, args[0])
+		},
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(a.helpCommand(root))
 	root.SetIn(a.env.Stdin)
 	root.SetOut(a.env.Stdout)
 	root.SetErr(a.env.Stderr)
@@ -126,8 +142,66 @@ talks to one. Start with a whole cluster in one process:
 		inGroup(helpGroup, a.versionCommand()),
 		exitCodesTopic(),
 	)
+	completionCommand(root)
 	a.noteStart(root)
 	return root
+}
+
+// completionCommand adds cobra's own, which shows its help for shells that it does
+// not know.
+func completionCommand(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "completion" {
+			continue
+		}
+		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, parent("completion", "").RunE
+		for _, shell := range cmd.Commands() {
+			shell.Example = "  raftyard completion " + shell.Name() + " > raftyard.completion"
+		}
+	}
+}
+
+// unknownCommand says that there is no such command, and what it may be.
+func unknownCommand(root *cobra.Command, name string) error {
+	err := fmt.Errorf("there is no command %q", name)
+	if near := root.SuggestionsFor(name); len(near) > 0 {
+		err = fmt.Errorf("%w, did you mean %s?", err, strings.Join(near, " or "))
+	}
+	return usageError{err}
+}
+
+// helpCommand returns help as a command, which fails for what there is not.
+func (a *app) helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND...]",
+		Short:   "Say how a command is used",
+		Example: "  raftyard help kv put",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknownCommand(root, strings.Join(args, " "))
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (
+			[]string, cobra.ShellCompDirective,
+		) {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			var names []string
+			for _, child := range cmd.Commands() {
+				if child.IsAvailableCommand() || child.IsAdditionalHelpTopicCommand() {
+					names = append(names, child.Name())
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
 }
 
 // noteStart has every command note that it runs: what fails before is the usage.
@@ -167,16 +241,17 @@ func parent(use, short string, children ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
+		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var names []string
 			for _, child := range cmd.Commands() {
 				names = append(names, child.Name())
 			}
-			path, want := cmd.CommandPath(), strings.Join(names, ", ")
+			want := strings.Join(names, ", ")
 			if len(args) == 0 {
-				return usageError{fmt.Errorf("%s needs one of: %s", path, want)}
+				return usageError{fmt.Errorf("%s needs one of: %s", cmd.Name(), want)}
 			}
-			return usageError{fmt.Errorf("%s has no %q, only: %s", path, args[0], want)}
+			return usageError{fmt.Errorf("%s has no %q, only: %s", cmd.Name(), args[0], want)}
 		},
 	}
 	cmd.AddCommand(children...)
@@ -188,13 +263,13 @@ func (a *app) versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  raftyard version\n  raftyard version -o json",
-		Args:    cobra.NoArgs,
+		Args:    wantArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := buildVersion()
 			return a.show(view{
 				data:  v,
 				names: []string{v.Version},
-				text:  fmt.Sprintf("raftyard %s (%s, %s)\n", v.Version, v.Go, v.Platform),
+				text:  v.String() + "\n",
 			})
 		},
 	}

@@ -33,6 +33,7 @@ func TestExitCodes(t *testing.T) {
 		{"unknown to the node", &client.Problem{Outcome: client.OutcomeUnknown}, 4},
 		{"disk failed", fmt.Errorf("%w: sync", errDiskFailed), 70},
 		{"interrupted", ErrInterrupted, 130},
+		{"interrupted write", interrupted(&client.UnknownError{Err: context.Canceled}), 130},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -60,7 +61,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(ErrInterrupted)
 	code, _, stderr := run(ctx, "kv", "put", "1", "k", "v", "--addr", "127.0.0.1:1")
-	if code != ExitInterrupted || !strings.Contains(stderr, "interrupted") {
+	if code != ExitInterrupted || stderr != "raftyard: interrupted: nothing has been changed\n" {
 		t.Errorf("an interrupted put = %d %q, want 130", code, stderr)
 	}
 }
@@ -96,7 +97,7 @@ func TestPrintable(t *testing.T) {
 
 func TestSize(t *testing.T) {
 	for in, want := range map[int64]string{
-		0: "0", 1023: "1023", 1024: "1.0 KiB", 3 << 29: "1.5 GiB", 1<<63 - 1: "8.0 EiB",
+		0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 3 << 29: "1.5 GiB", 1<<63 - 1: "8.0 EiB",
 	} {
 		if got := size(in); got != want {
 			t.Errorf("size(%d) = %s, want %s", in, got, want)

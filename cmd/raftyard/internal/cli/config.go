@@ -41,12 +41,24 @@ func (a *app) load(cmd *cobra.Command, file string) (*config.Loaded, error) {
 	return loaded, nil
 }
 
+// settingRows returns the rows of a setting; a list has one for each element.
+func settingRows(e config.Effective) [][]string {
+	if len(e.Items) == 0 {
+		return [][]string{{e.Key, e.Value, e.Origin}}
+	}
+	rows := make([][]string, len(e.Items))
+	for i, item := range e.Items {
+		rows[i] = []string{fmt.Sprintf("%s[%d]", e.Key, i), item, e.Origin}
+	}
+	return rows
+}
+
 func (a *app) configCommand() *cobra.Command {
 	example := &cobra.Command{
 		Use:     "example",
 		Short:   "Print a whole configuration with comments",
 		Example: "  raftyard config example > node.yaml",
-		Args:    cobra.NoArgs,
+		Args:    wantArgs,
 		RunE:    func(*cobra.Command, []string) error { return a.print(config.Example()) },
 	}
 	check := &cobra.Command{
@@ -55,7 +67,7 @@ func (a *app) configCommand() *cobra.Command {
 		Long: `Say everything that is wrong with a configuration, with the environment and the flags
 that serve would be given, too. It exits 2 when something is, and writes nothing anywhere.`,
 		Example: "  raftyard config check node.yaml\n  raftyard config check node.yaml --node-id 2",
-		Args:    cobra.ExactArgs(1),
+		Args:    wantArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			loaded, err := a.load(cmd, args[0])
 			if err != nil {
@@ -70,7 +82,7 @@ that serve would be given, too. It exits 2 when something is, and writes nothing
 		Short: "Print the settings that count, and where each is from",
 		Example: "  raftyard config show node.yaml\n" +
 			"  RAFTYARD_LOG_LEVEL=debug raftyard config show node.yaml",
-		Args: cobra.ExactArgs(1),
+		Args: wantArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			loaded, err := a.load(cmd, args[0])
 			if err != nil {
@@ -80,7 +92,7 @@ that serve would be given, too. It exits 2 when something is, and writes nothing
 			list := loaded.Effective()
 			for _, e := range list {
 				v.names = append(v.names, e.Key)
-				v.rows = append(v.rows, []string{e.Key, e.Value, e.Origin})
+				v.rows = append(v.rows, settingRows(e)...)
 			}
 			v.data = list
 			return a.show(v)

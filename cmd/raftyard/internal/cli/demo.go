@@ -1,11 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,6 +21,7 @@ import (
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/cmd/raftyard/internal/daemon"
 	"github.com/raftyard/raftyard/internal/config"
+	"github.com/raftyard/raftyard/node"
 )
 
 // demoOptions are the flags of the demo.
@@ -37,7 +36,6 @@ const (
 	defaultDemoLevel = "warn"
 	maxDemoNodes     = 9
 	maxDemoGroups    = 1000
-	demoPatience     = 30 * time.Second // for all leaders
 )
 
 func (a *app) demoCommand() *cobra.Command {
@@ -46,11 +44,12 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Run a whole cluster in this process, to try things out",
 		Long: `Run a whole cluster in this process: real connections on loopback and real
-directories, which are temporary unless --dir is given. Ctrl-C stops it.`,
+directories, which are temporary unless --dir is given. Ctrl-C, SIGTERM or SIGHUP stops
+it.`,
 		Example: `  raftyard demo
   raftyard demo --nodes 5 --groups 16 --dir ./demo
   raftyard demo --http-port 0`,
-		Args: cobra.NoArgs,
+		Args: wantArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
 				return usageError{err}
@@ -66,6 +65,7 @@ directories, which are temporary unless --dir is given. Ctrl-C stops it.`,
 		"HTTP port of node 1; the others follow at +10, peers at +1; 0: any free ones")
 	flags.StringVar(&o.log.Level, "log-level", defaultDemoLevel,
 		strings.Join(config.Levels(), ", "))
+	completeWords(cmd, "log-level", config.Levels())
 	return cmd
 }
 
@@ -92,22 +92,8 @@ type demo struct {
 	dir       string
 	listeners []demoListeners
 	daemons   []*daemon.Daemon
-	log       quietable
-}
-
-// A quietable passes on what is written to it until it is quiet: what nodes have
-// to say while all go away at once is nothing to worry about.
-type quietable struct {
-	to    io.Writer
-	quiet atomic.Bool
-}
-
-// Write writes, or does nothing.
-func (q *quietable) Write(b []byte) (int, error) {
-	if q.quiet.Load() {
-		return len(b), nil
-	}
-	return q.to.Write(b)
+	phase     demoPhase
+	groups    []node.GroupSummary // what runs, when it is ready
 }
 
 // demoListeners are those of one node.
@@ -115,34 +101,96 @@ type demoListeners struct {
 	http, peer net.Listener
 }
 
-func (a *app) demo(ctx context.Context, o demoOptions) (err error) {
-	begun := time.Now()
+func (a *app) demo(ctx context.Context, o demoOptions) error {
+	if err := o.checkDir(); err != nil {
+		return usageError{err}
+	}
 	daemon.TuneProcs(o.nodes)
-	d := &demo{app: a, options: o, dir: o.dir, log: quietable{to: a.env.Stderr}}
-	err = d.listen(ctx)
-	if err != nil {
+	d := &demo{app: a, options: o, dir: o.dir}
+	// From the signal on, what nodes have to say about each other going away is
+	// nothing to worry about.
+	calm := context.AfterFunc(ctx, d.phase.stop)
+	defer calm()
+	if err := d.listen(ctx); err != nil {
 		return err
 	}
 	if d.dir == "" {
+		var err error
 		if d.dir, err = os.MkdirTemp("", "raftyard-demo-"); err != nil {
 			d.closeListeners()
 			return err
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
 	}
-	defer func() { //nolint:contextcheck // ctx may have ended
-		err = errors.Join(err, d.close())
-	}()
+	err := d.run(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), ErrInterrupted) {
+		err = ErrInterrupted // before it was ready
+	}
+	return errors.Join(err, d.end()) //nolint:contextcheck // ctx may have ended
+}
+
+// run starts the nodes, says what they are, and waits for the end.
+func (d *demo) run(ctx context.Context) error {
+	begun := time.Now()
 	if err := d.start(ctx); err != nil {
 		return err
 	}
-	if err := d.awaitLeaders(ctx); err != nil {
+	if err := d.awaitGroups(ctx); err != nil {
 		return err
 	}
-	if err := a.print(d.welcome(time.Since(begun))); err != nil {
+	d.phase.run()
+	if err := d.app.print(d.welcome(time.Since(begun))); err != nil {
 		return err
 	}
 	return d.attend(ctx)
+}
+
+// end stops the nodes, removes what is temporary, and says so.
+func (d *demo) end() error {
+	d.phase.stop()
+	err := d.close()
+	if d.options.dir == "" {
+		err = errors.Join(err, os.RemoveAll(d.dir))
+	}
+	if err == nil {
+		d.app.say("stopped; the data is %s", d.kept())
+	}
+	return err
+}
+
+// kept says what becomes of the data.
+func (d *demo) kept() string {
+	if d.options.dir != "" {
+		return "kept in " + d.options.dir
+	}
+	return "removed"
+}
+
+// checkDir refuses a directory that holds another number of nodes, before
+// anything is made there.
+func (o *demoOptions) checkDir() error {
+	if o.dir == "" {
+		return nil
+	}
+	info, err := os.Stat(o.dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("--dir: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("--dir is %s, which is no directory", o.dir)
+	}
+	held := 0
+	for i := 1; i <= maxDemoNodes; i++ {
+		if _, err := os.Stat(filepath.Join(o.dir, "n"+strconv.Itoa(i))); err == nil {
+			held = i
+		}
+	}
+	if held > 0 && held != o.nodes {
+		return fmt.Errorf("the directory holds a demo of %s: use --nodes %d",
+			count(held, "node"), held)
+	}
+	return nil
 }
 
 // listen binds every port before anything else happens.
@@ -195,7 +243,10 @@ func (d *demo) closeListeners() {
 func (d *demo) start(ctx context.Context) error {
 	d.daemons = make([]*daemon.Daemon, d.options.nodes)
 	errs := make([]error, d.options.nodes)
-	logger := daemon.NewLogger(&d.log, d.options.log)
+	logger := daemon.NewLogger(d.app.env.Stderr, d.options.log)
+	if d.options.log.Level == defaultDemoLevel {
+		logger = slog.New(calmHandler{Handler: logger.Handler(), phase: &d.phase})
+	}
 	var wg sync.WaitGroup
 	for i := range d.options.nodes {
 		wg.Go(func() {
@@ -245,106 +296,67 @@ func (d *demo) voters(g int) []raftyard.NodeID {
 	for i := range min(most, d.options.nodes) {
 		ids = append(ids, raftyard.NodeID((g+i)%d.options.nodes+1))
 	}
+	slices.Sort(ids)
 	return ids
 }
 
-// awaitLeaders waits until every group can be written.
-func (d *demo) awaitLeaders(ctx context.Context) error {
+// Limits of the wait for the groups.
+const (
+	demoPatience = 30 * time.Second // for a leader of each
+	demoMembers  = 5 * time.Second  // for the rest, which a kept directory may lack
+)
+
+// awaitGroups waits until every group can be written and has all of its members,
+// whichever node is asked.
+func (d *demo) awaitGroups(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, demoPatience)
 	defer cancel()
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
-	for g := 1; g <= d.options.groups; {
-		if _, ok := d.leader(raftyard.GroupID(g)); ok {
-			g++
-			continue
+	for begun := time.Now(); ; {
+		led, whole := d.look(ctx)
+		if whole || led && time.Since(begun) > demoMembers {
+			return nil
 		}
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), ErrInterrupted) {
-				return ErrInterrupted
-			}
-			return fmt.Errorf("group %d has no leader after %v", g, demoPatience)
+			return fmt.Errorf("not every group has a leader after %v", demoPatience)
 		}
 	}
-	return nil
 }
 
-// leader asks the nodes which of them leads a group.
-func (d *demo) leader(g raftyard.GroupID) (raftyard.NodeID, bool) {
+// look asks every node for the groups and notes them: whether all that shall be
+// there have a leader, and whether all is well.
+func (d *demo) look(ctx context.Context) (led, whole bool) {
+	whole = true
 	for _, one := range d.daemons {
-		if id, ok := one.Node().Leader(g); ok && id != 0 {
-			return id, true
+		groups, err := allGroups(ctx, one.Node())
+		if err != nil || len(groups) < d.options.groups {
+			return false, false
 		}
-	}
-	return 0, false
-}
-
-// welcome says what runs where and what can be done with it.
-func (d *demo) welcome(took time.Duration) string {
-	var nodes, groups [][]string
-	for i, l := range d.listeners {
-		id := raftyard.NodeID(i + 1)
-		leads := 0
-		for g := range d.options.groups {
-			if leader, ok := d.leader(raftyard.GroupID(g + 1)); ok && leader == id {
-				leads++
+		for i := range groups {
+			if groups[i].Leader == 0 {
+				return false, false
 			}
+			whole = whole && len(groups[i].Problems) == 0
 		}
-		nodes = append(nodes, []string{
-			id.String(), "http://" + l.http.Addr().String(), l.peer.Addr().String(),
-			strconv.Itoa(leads), d.config(i).Node.DataDir,
-		})
+		d.groups = groups
 	}
-	const most = 16
-	for g := range min(d.options.groups, most) {
-		id := raftyard.GroupID(g + 1)
-		leader, _ := d.leader(id)
-		groups = append(groups, []string{
-			id.String(), "kv", join(d.voters(g)), dash(leader.String()),
-		})
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "A cluster of %d nodes with %d groups is ready, after %.2f s.\n\n",
-		d.options.nodes, d.options.groups, took.Seconds())
-	b.WriteString(table([]string{"NODE", "HTTP", "PEER", "LEADS", "DATA"}, nodes))
-	if len(groups) > 0 {
-		b.WriteString("\n" + table([]string{"GROUP", "KIND", "NODES", "LEADER"}, groups))
-	}
-	if more := d.options.groups - len(groups); more > 0 {
-		fmt.Fprintf(&b, "and %d more\n", more)
-	}
-	b.WriteString(d.lines())
-	kept := "removed"
-	if d.options.dir != "" {
-		kept = "kept in " + d.options.dir
-	}
-	fmt.Fprintf(&b, "\nCtrl-C stops it. The data is %s.\n", kept)
-	return b.String()
+	return true, whole
 }
 
-// lines returns what to paste into another terminal.
-func (d *demo) lines() string {
-	base := "http://" + d.listeners[0].http.Addr().String()
-	other := "http://" + d.listeners[len(d.listeners)-1].http.Addr().String()
-	program := cmp.Or(d.app.env.Program, "raftyard")
-	at := ""
-	if base != defaultAddr {
-		at = " --addr " + base
+func allGroups(ctx context.Context, n *node.Node) ([]node.GroupSummary, error) {
+	var all []node.GroupSummary
+	var f node.GroupFilter
+	for {
+		page, next, err := n.Groups(ctx, f)
+		all = append(all, page...)
+		if err != nil || next == 0 {
+			return all, err
+		}
+		f.After = next
 	}
-	var b strings.Builder
-	b.WriteString("\nTry, in another terminal:\n\n")
-	if d.options.groups > 0 {
-		fmt.Fprintf(&b, "  curl -X PUT --data-binary hello %s/v1/groups/1/kv/greeting\n", base)
-		fmt.Fprintf(&b, "  curl %s/v1/groups/1/kv/greeting\n", other)
-		fmt.Fprintf(&b, "  %s kv get 1 greeting%s\n", program, at)
-	}
-	fmt.Fprintf(&b, "  %s status%s\n", program, at)
-	fmt.Fprintf(&b, "  %s group list%s\n", program, at)
-	next := d.options.groups + 1
-	fmt.Fprintf(&b, "  %s group create %d --voters %s%s\n", program, next, join(d.voters(0)), at)
-	return b.String()
 }
 
 // attend waits for the end, whoever brings it.
@@ -366,7 +378,6 @@ func (d *demo) attend(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		d.app.say("stopping")
-		d.log.quiet.Store(d.options.log.Level == defaultDemoLevel)
 		return nil
 	case one := <-failed:
 		return fmt.Errorf("%w: %w", errDiskFailed, one.Node().Err())

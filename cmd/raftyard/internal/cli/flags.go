@@ -20,28 +20,28 @@ const defaultAddr = "http://127.0.0.1:8700"
 // clientFlags are the flags of every command that talks to a node.
 type clientFlags struct {
 	addr    []string
-	timeout time.Duration
+	timeout timeoutFlag
 	output  string
 	env     error // a variable that cannot be read
 }
 
 // add adds the flags to a command; the environment gives the defaults.
 func (f *clientFlags) add(cmd *cobra.Command, env Env) {
-	addr, timeout := defaultAddr, 10*time.Second
+	addr, timeout := defaultAddr, timeoutFlag(10*time.Second)
 	if text, ok := env.LookupEnv("RAFTYARD_ADDR"); ok && text != "" {
 		addr = text
 	}
 	if text, ok := env.LookupEnv("RAFTYARD_TIMEOUT"); ok && text != "" {
-		var err error
-		if timeout, err = time.ParseDuration(text); err != nil {
-			f.env = fmt.Errorf("RAFTYARD_TIMEOUT is %q, want a duration such as 5s", text)
+		if err := timeout.Set(text); err != nil {
+			f.env = fmt.Errorf("RAFTYARD_TIMEOUT is %q, want %w", text, err)
 		}
 	}
 	flags := cmd.PersistentFlags()
 	flags.StringSliceVar(&f.addr, "addr", strings.Split(addr, ","),
 		"nodes to ask, the first that answers ($RAFTYARD_ADDR)")
-	flags.DurationVar(&f.timeout, "timeout", timeout,
-		"how long to wait at most ($RAFTYARD_TIMEOUT)")
+	f.timeout = timeout
+	flags.Var(&f.timeout, "timeout",
+		"how long to wait at most, such as 500ms, 5s or 5 ($RAFTYARD_TIMEOUT)")
 	f.addOutput(cmd, env)
 }
 
@@ -53,9 +53,7 @@ func (f *clientFlags) addOutput(cmd *cobra.Command, env Env) {
 	}
 	cmd.PersistentFlags().StringVarP(&f.output, "output", "o", output,
 		strings.Join(formats(), ", ")+" ($RAFTYARD_OUTPUT)")
-	// It fails only for a flag that is not there.
-	_ = cmd.RegisterFlagCompletionFunc("output",
-		cobra.FixedCompletions(formats(), cobra.ShellCompDirectiveNoFileComp))
+	completeWords(cmd, "output", formats())
 }
 
 // check looks at the flags after they were parsed.
@@ -65,24 +63,70 @@ func (f *clientFlags) check() error {
 		return f.env
 	case f.output != "" && !slices.Contains(formats(), f.output):
 		return fmt.Errorf("--output is %q, want one of %s", f.output, strings.Join(formats(), ", "))
-	case f.timeout < 0:
-		return fmt.Errorf("--timeout is %v, want more than 0", f.timeout)
 	}
+	return nil
+}
+
+// maxTimeout is the longest that a node takes for one request.
+const maxTimeout = 5 * time.Minute
+
+// timeoutFlag is a flag that takes a positive duration, or a number of seconds as
+// the HTTP API does.
+type timeoutFlag time.Duration
+
+// String returns the duration.
+func (f *timeoutFlag) String() string { return time.Duration(*f).String() }
+
+// Type names the form in the help.
+func (f *timeoutFlag) Type() string { return "duration" }
+
+// Set reads the duration.
+func (f *timeoutFlag) Set(text string) error {
+	got, err := time.ParseDuration(text)
+	if err != nil {
+		got, err = time.ParseDuration(text + "s")
+	}
+	switch {
+	case err != nil:
+		return errors.New("a duration such as 500ms, 5s or 1m, or seconds")
+	case got <= 0:
+		return errors.New("a duration that must be positive")
+	case got > maxTimeout:
+		return errors.New("a duration of at most 5m")
+	}
+	*f = timeoutFlag(got)
 	return nil
 }
 
 // ask calls fn with a client and a context that ends at the timeout.
 func (a *app) ask(cmd *cobra.Command, fn func(context.Context, *client.Client) error) error {
+	if len(a.flags.addr) == 0 {
+		return usageError{errors.New("--addr is empty, want host:port, such as 127.0.0.1:8700")}
+	}
 	c, err := client.New(client.Config{
 		Addrs: a.flags.addr, UserAgent: "raftyard/" + buildVersion().Version,
 	})
 	if err != nil {
-		return usageError{errors.New(strings.ReplaceAll(err.Error(), "client: ", ""))}
+		return usageError{errors.New("--addr: " +
+			strings.ReplaceAll(strings.ReplaceAll(err.Error(), "client: ", ""), "config: ", ""))}
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(cmd.Context(), a.flags.timeout)
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Duration(a.flags.timeout))
 	defer cancel()
-	return fn(ctx, c)
+	err = fn(ctx, c)
+	if err != nil && errors.Is(context.Cause(cmd.Context()), ErrInterrupted) {
+		return interrupted(err)
+	}
+	return err
+}
+
+// interrupted returns what to say of a request that was going on.
+func interrupted(err error) error {
+	if client.NotApplied(err) {
+		return fmt.Errorf("%w: nothing has been changed", ErrInterrupted)
+	}
+	return fmt.Errorf("%w: it may or may not have happened, read back before trying again",
+		ErrInterrupted)
 }
 
 // groupArg reads the id of a group.
@@ -118,10 +162,36 @@ func (n *nodeIDs) Set(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
 		id, err := nodeArg(strings.TrimSpace(part))
 		if err != nil {
-			return errors.New("want node ids such as 1,2,3")
+			return errors.New("node ids such as 1,2,3")
 		}
 		ids = append(ids, id)
 	}
 	*n = ids
+	return nil
+}
+
+// membersFlags are those that name the nodes of a group.
+type membersFlags struct {
+	voters, learners nodeIDs
+}
+
+// check refuses a node that is named twice.
+func (f *membersFlags) check() error {
+	seen := map[raftyard.NodeID]string{}
+	for _, list := range []struct {
+		flag string
+		ids  nodeIDs
+	}{{"--voters", f.voters}, {"--learners", f.learners}} {
+		for _, id := range list.ids {
+			switch before := seen[id]; before {
+			case "":
+				seen[id] = list.flag
+			case list.flag:
+				return usageError{fmt.Errorf("%s names node %s twice", list.flag, id)}
+			default:
+				return usageError{fmt.Errorf("%s and %s both name node %s", before, list.flag, id)}
+			}
+		}
+	}
 	return nil
 }

@@ -1,19 +1,24 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/client"
+	"github.com/raftyard/raftyard/internal/config"
 )
 
 func (a *app) groupCommand() *cobra.Command {
 	cmd := parent("group", "List, show, create and delete groups",
-		a.groupListCommand(), a.groupShowCommand(), a.groupCreateCommand(), a.groupDeleteCommand())
+		a.groupListCommand(), a.completeGroup(a.groupShowCommand()), a.groupCreateCommand(),
+		a.completeGroup(a.groupDeleteCommand()))
 	a.flags.add(cmd, a.env)
 	return cmd
 }
@@ -27,7 +32,7 @@ func (a *app) groupListCommand() *cobra.Command {
 		Example: `  raftyard group list
   raftyard group list --problem any
   raftyard group list --node 3 -o name`,
-		Args: cobra.NoArgs,
+		Args: wantArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(on) > 1 {
 				return usageError{fmt.Errorf("--node takes one id, got %s", on.String())}
@@ -35,15 +40,21 @@ func (a *app) groupListCommand() *cobra.Command {
 			if len(on) == 1 {
 				filter.Node = on[0]
 			}
+			if words := problemWords(); filter.Problem != "" &&
+				!slices.Contains(words, filter.Problem) {
+				return usageError{fmt.Errorf("--problem is %q, want one of %s",
+					filter.Problem, strings.Join(words, ", "))}
+			}
 			return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
 				return a.listGroups(ctx, c, filter)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&filter.Problem, "problem", "",
-		"only groups with this problem: any, no_leader, no_replica, under_replicated, joint, "+
-			"faulty, lagging")
+		"only groups with this problem: "+strings.Join(problemWords(), ", "))
 	cmd.Flags().Var(&on, "node", "only groups with a member on this node")
+	completeWords(cmd, "problem", problemWords())
+	a.completeNodeFlag(cmd, "node")
 	return cmd
 }
 
@@ -91,7 +102,7 @@ func (a *app) groupShowCommand() *cobra.Command {
 		Use:     "show ID",
 		Short:   "Show everything about one group",
 		Example: "  raftyard group show 7\n  raftyard group show 7 -o yaml",
-		Args:    cobra.ExactArgs(1),
+		Args:    wantArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := groupArg(args[0])
 			if err != nil {
@@ -117,25 +128,55 @@ func groupView(g *client.Group) view {
 	if len(g.Problems) > 0 {
 		text += "problems: " + strings.Join(g.Problems, ", ") + "\n"
 	}
-	rows := make([][]string, len(g.Replicas))
-	for i := range g.Replicas {
-		r := &g.Replicas[i]
-		note := strings.TrimSpace(r.Fault + " " + r.Error)
-		rows[i] = []string{
-			r.Node.String(), r.Replica.String(), r.Role, strconv.FormatUint(r.Term, 10),
-			strconv.FormatUint(r.Commit, 10), strconv.FormatUint(r.Applied, 10),
-			strconv.FormatUint(r.Snapshot, 10),
-			fmt.Sprintf("%d-%d", r.First, r.Last), strconv.FormatUint(r.Lag, 10), dash(note),
-		}
-	}
 	text += "\n" + table([]string{
-		"NODE", "REPLICA", "ROLE", "TERM", "COMMIT", "APPLIED", "SNAPSHOT", "LOG", "LAG", "FAULT",
-	}, rows)
+		"NODE", "REPLICA", "ROLE", "TERM", "COMMIT", "APPLIED", "SNAPSHOT", "LOG", "LAG",
+		"FAULT", "ERROR",
+	}, replicaRows(g))
 	return view{data: g, names: []string{g.ID.String()}, text: text}
 }
 
+// replicaRows returns a row for each replica that answered, and one for each
+// member that did not: a node that is down, or a replica that is just being made.
+func replicaRows(g *client.Group) [][]string {
+	members := map[raftyard.NodeID]client.Member{}
+	for _, m := range g.Members {
+		members[m.Node] = m
+	}
+	replicas := slices.Clone(g.Replicas)
+	for _, m := range g.Members {
+		has := func(r client.Replica) bool { return r.Node == m.Node }
+		if !slices.ContainsFunc(replicas, has) {
+			replicas = append(replicas, client.Replica{Node: m.Node, Error: "no replica there yet"})
+		}
+	}
+	slices.SortStableFunc(replicas, func(a, b client.Replica) int {
+		return cmp.Compare(a.Node, b.Node)
+	})
+	rows := make([][]string, len(replicas))
+	for i := range replicas {
+		rows[i] = replicaRow(&replicas[i], members[replicas[i].Node])
+	}
+	return rows
+}
+
+func replicaRow(r *client.Replica, m client.Member) []string {
+	id, role := cmp.Or(r.Replica, m.Replica), cmp.Or(r.Role, m.Role)
+	if r.Role == "follower" && m.Role != "" && m.Role != "voter" {
+		role = m.Role // how it takes part in a change of members
+	}
+	row := []string{r.Node.String(), dash(id.String()), dash(role)}
+	if r.Error != "" {
+		row = append(row, "-", "-", "-", "-", "-", "-")
+	} else {
+		row = append(row, strconv.FormatUint(r.Term, 10), strconv.FormatUint(r.Commit, 10),
+			strconv.FormatUint(r.Applied, 10), strconv.FormatUint(r.Snapshot, 10),
+			fmt.Sprintf("%d-%d", r.First, r.Last), strconv.FormatUint(r.Lag, 10))
+	}
+	return append(row, dash(r.Fault), dash(r.Error))
+}
+
 func (a *app) groupCreateCommand() *cobra.Command {
-	var voters, learners nodeIDs
+	var nodes membersFlags
 	spec := client.Spec{}
 	cmd := &cobra.Command{
 		Use:   "create ID",
@@ -143,24 +184,27 @@ func (a *app) groupCreateCommand() *cobra.Command {
 		Long: "Create a group. One that exists with the same spec is left as it is, which is no " +
 			"error.",
 		Example: "  raftyard group create 7 --voters 1,2,3",
-		Args:    cobra.ExactArgs(1),
+		Args:    wantArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := groupArg(args[0])
 			if err != nil {
 				return err
 			}
-			spec.Voters, spec.Learners = voters, learners
+			if err := nodes.check(); err != nil {
+				return err
+			}
+			spec.Voters, spec.Learners = nodes.voters, nodes.learners
 			return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
-				created, err := c.CreateGroup(ctx, id, spec)
+				made, err := c.CreateGroup(ctx, id, spec)
 				if err != nil {
 					return err
 				}
 				text := "group " + id.String() + " exists\n"
-				if created {
+				if made.Created {
 					text = "group " + id.String() + " created\n"
 				}
 				return a.show(view{
-					data:  map[string]any{"group": id, "created": created},
+					data:  made,
 					names: []string{id.String()},
 					text:  text,
 				})
@@ -169,13 +213,16 @@ func (a *app) groupCreateCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&spec.Kind, "kind", "kv", "the kind of state machine")
-	flags.Var(&voters, "voters", "nodes that vote, such as 1,2,3 (needed)")
-	flags.Var(&learners, "learners", "nodes that only follow")
+	flags.Var(&nodes.voters, "voters", "nodes that vote, such as 1,2,3 (needed)")
+	flags.Var(&nodes.learners, "learners", "nodes that only follow")
 	flags.Uint64Var(&spec.SnapshotEntries, "snapshot-entries", 0,
 		"take a snapshot after so many entries (0: the node's default)")
 	flags.Uint64Var(&spec.TrailingEntries, "trailing-entries", 0,
 		"keep so many entries before a snapshot (0: the node's default)")
 	mustBeGiven(cmd, "voters")
+	completeWords(cmd, "kind", config.Kinds())
+	a.completeNodeFlag(cmd, "voters")
+	a.completeNodeFlag(cmd, "learners")
 	return cmd
 }
 
@@ -192,7 +239,7 @@ func (a *app) groupDeleteCommand() *cobra.Command {
 		Long: "Delete a group and its data everywhere, also on nodes that are down now. " +
 			"Repeating it is no error.",
 		Example: "  raftyard group delete 7",
-		Args:    cobra.ExactArgs(1),
+		Args:    wantArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := groupArg(args[0])
 			if err != nil {

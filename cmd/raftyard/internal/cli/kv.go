@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +25,8 @@ const maxValueBytes = 64 << 20
 
 func (a *app) kvCommand() *cobra.Command {
 	cmd := parent("kv", "Store and read keys of a group",
-		a.kvGetCommand(), a.kvPutCommand(), a.kvDeleteCommand(), a.kvListCommand())
+		a.completeGroup(a.kvGetCommand()), a.completeGroup(a.kvPutCommand()),
+		a.completeGroup(a.kvDeleteCommand()), a.completeGroup(a.kvListCommand()))
 	a.flags.add(cmd, a.env)
 	return cmd
 }
@@ -43,14 +48,35 @@ func (f *keyFlags) read(args []string) (raftyard.GroupID, []byte, error) {
 	}
 	key := []byte(args[1])
 	if f.base64 {
-		if key, err = base64.StdEncoding.DecodeString(args[1]); err != nil {
-			return 0, nil, usageError{fmt.Errorf("KEY is not base64: %w", err)}
+		if key, err = decodeBase64("KEY", args[1]); err != nil {
+			return 0, nil, err
 		}
 	}
 	if len(key) == 0 {
 		return 0, nil, usageError{fmt.Errorf("KEY is empty")}
 	}
 	return id, key, nil
+}
+
+// decodeBase64 decodes an argument.
+func decodeBase64(name, text string) ([]byte, error) {
+	out, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%s is %q, want base64 with padding", name, text)}
+	}
+	return out, nil
+}
+
+// name returns a key in the form in which a command takes it.
+func (f *keyFlags) name(key []byte) (string, error) {
+	if f.base64 {
+		return base64.StdEncoding.EncodeToString(key), nil
+	}
+	if !utf8.Valid(key) || bytes.ContainsFunc(key, unicode.IsControl) {
+		return "", fmt.Errorf(
+			"key %q is no text in one line: take --base64, which kv get takes too, or -o json", key)
+	}
+	return string(key), nil
 }
 
 // condFlags are those of the commands that can be conditional.
@@ -61,18 +87,29 @@ type condFlags struct {
 
 func (f *condFlags) add(cmd *cobra.Command, absent bool) {
 	flags := cmd.Flags()
-	flags.Uint64Var(&f.revision, "if-revision", 0, "only when the key is at this revision")
+	flags.Uint64Var(&f.revision, "if-revision", 0,
+		"only when the key is at this revision; 0: when it does not exist")
 	flags.BoolVar(&f.present, "if-exists", false, "only when the key exists")
-	names := []string{"if-revision", "if-exists"}
 	if absent {
 		flags.BoolVar(&f.absent, "if-absent", false, "only when the key does not exist")
-		names = append(names, "if-absent")
 	}
-	cmd.MarkFlagsMutuallyExclusive(names...)
 }
 
-func (f *condFlags) cond() client.Cond {
-	return client.Cond{Absent: f.absent, Present: f.present, Revision: f.revision}
+// cond returns the condition. As in a transaction, a key that does not exist is at
+// revision 0.
+func (f *condFlags) cond(cmd *cobra.Command) (client.Cond, error) {
+	var given []string
+	for _, name := range []string{"if-revision", "if-exists", "if-absent"} {
+		if cmd.Flags().Changed(name) {
+			given = append(given, "--"+name)
+		}
+	}
+	if len(given) > 1 {
+		return client.Cond{}, usageError{fmt.Errorf("%s do not go together",
+			strings.Join(given, " and "))}
+	}
+	absent := f.absent || cmd.Flags().Changed("if-revision") && f.revision == 0
+	return client.Cond{Absent: absent, Present: f.present, Revision: f.revision}, nil
 }
 
 func (a *app) kvGetCommand() *cobra.Command {
@@ -83,7 +120,7 @@ func (a *app) kvGetCommand() *cobra.Command {
 		Short: "Write the value of a key to standard output, as it is",
 		Example: `  raftyard kv get 1 greeting
   raftyard kv get 1 greeting -o json`,
-		Args: cobra.ExactArgs(2),
+		Args: wantArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, k, err := key.read(args)
 			if err != nil {
@@ -98,9 +135,11 @@ func (a *app) kvGetCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.show(view{
-					data: item, names: []string{string(item.Key)}, text: string(item.Value),
-				})
+				v := view{data: item, text: string(item.Value)}
+				if v.names, err = a.keyNames(&key, []client.Item{*item}); err != nil {
+					return err
+				}
+				return a.show(v)
 			})
 		},
 	}
@@ -121,9 +160,13 @@ input, byte for byte.`,
   raftyard kv put 1 photo @cat.jpg
   date | raftyard kv put 1 now -
   raftyard kv put 1 greeting 'good morning' --if-revision 7`,
-		Args: cobra.ExactArgs(3),
+		Args: wantArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, k, err := key.read(args)
+			if err != nil {
+				return err
+			}
+			when, err := cond.cond(cmd)
 			if err != nil {
 				return err
 			}
@@ -132,7 +175,7 @@ input, byte for byte.`,
 				return err
 			}
 			return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
-				done, err := c.Put(ctx, id, k, value, cond.cond())
+				done, err := c.Put(ctx, id, k, value, when)
 				if err != nil {
 					return err
 				}
@@ -152,13 +195,14 @@ input, byte for byte.`,
 // value returns the value that an argument is or names.
 func (a *app) value(arg string) (value []byte, err error) {
 	var from io.Reader
-	switch name, isFile := strings.CutPrefix(arg, "@"); {
+	name, isFile := strings.CutPrefix(arg, "@")
+	switch {
 	case arg == "-":
 		from = a.env.Stdin
 	case isFile:
 		file, failed := os.Open(name)
 		if failed != nil {
-			return nil, usageError{failed}
+			return nil, unreadable(name, failed)
 		}
 		// Nothing was written to it, so that closing it loses nothing.
 		defer file.Close()
@@ -168,12 +212,22 @@ func (a *app) value(arg string) (value []byte, err error) {
 	}
 	value, err = io.ReadAll(io.LimitReader(from, maxValueBytes+1))
 	switch {
+	case err != nil && isFile:
+		return nil, unreadable(name, err)
 	case err != nil:
 		return nil, fmt.Errorf("read the value: %w", err)
 	case len(value) > maxValueBytes:
 		return nil, fmt.Errorf("the value is over %d bytes", maxValueBytes)
 	}
 	return value, nil
+}
+
+// unreadable says why a file that an argument names cannot be read.
+func unreadable(name string, err error) error {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		err = pe.Err
+	}
+	return usageError{fmt.Errorf("%s cannot be read: %w", name, err)}
 }
 
 func (a *app) kvDeleteCommand() *cobra.Command {
@@ -184,14 +238,18 @@ func (a *app) kvDeleteCommand() *cobra.Command {
 		Short:   "Delete a key",
 		Long:    "Delete a key. One that does not exist is no error, unless --if-exists is given.",
 		Example: "  raftyard kv delete 1 greeting",
-		Args:    cobra.ExactArgs(2),
+		Args:    wantArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, k, err := key.read(args)
 			if err != nil {
 				return err
 			}
+			when, err := cond.cond(cmd)
+			if err != nil {
+				return err
+			}
 			return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
-				done, err := c.Delete(ctx, id, k, cond.cond())
+				done, err := c.Delete(ctx, id, k, when)
 				if err != nil {
 					return err
 				}
@@ -208,99 +266,4 @@ func (a *app) kvDeleteCommand() *cobra.Command {
 	key.add(cmd)
 	cond.add(cmd, false)
 	return cmd
-}
-
-func (a *app) kvListCommand() *cobra.Command {
-	var req client.ListRequest
-	var stale bool
-	cmd := &cobra.Command{
-		Use:   "list GROUP [PREFIX]",
-		Short: "List keys in the order of their bytes",
-		Example: `  raftyard kv list 1
-  raftyard kv list 1 user/ --limit 20
-  raftyard kv list 1 user/ --keys-only -o name`,
-		Args: cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := groupArg(args[0])
-			if err != nil {
-				return err
-			}
-			if len(args) > 1 {
-				req.Prefix = []byte(args[1])
-			}
-			if req.Limit < 0 {
-				return usageError{fmt.Errorf("--limit is %d, want 0 (all) or more", req.Limit)}
-			}
-			if stale {
-				req.Consistency = client.Stale
-			}
-			return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
-				return a.listKeys(ctx, c, id, req)
-			})
-		},
-	}
-	flags := cmd.Flags()
-	flags.IntVar(&req.Limit, "limit", 100, "at most so many keys; 0 means all")
-	flags.StringVar(&req.Cursor, "cursor", "", "go on after an earlier page")
-	flags.BoolVar(&req.KeysOnly, "keys-only", false, "leave the values out")
-	flags.BoolVar(&stale, "stale", false, "any replica may answer, with what may be old")
-	return cmd
-}
-
-// listKeys shows as many pages as the limit takes, as one.
-func (a *app) listKeys(
-	ctx context.Context, c *client.Client, id raftyard.GroupID, req client.ListRequest,
-) error {
-	const page = 1000
-	limit := req.Limit
-	all := client.Items{Items: []client.Item{}}
-	for {
-		req.Limit = page
-		if limit > 0 {
-			req.Limit = min(page, limit-len(all.Items))
-		}
-		got, err := c.List(ctx, id, req)
-		if err != nil {
-			return err
-		}
-		all.Items = append(all.Items, got.Items...)
-		all.Revision, all.NextCursor = got.Revision, got.NextCursor
-		if got.NextCursor == "" || limit > 0 && len(all.Items) >= limit {
-			break
-		}
-		req.Cursor = got.NextCursor
-	}
-	if err := a.show(itemsView(all, req.KeysOnly)); err != nil {
-		return err
-	}
-	if all.NextCursor != "" {
-		a.say("there are more: --cursor %s", all.NextCursor)
-	}
-	return nil
-}
-
-func itemsView(all client.Items, keysOnly bool) view {
-	v := view{data: all, header: []string{"KEY", "REVISION"}}
-	if !keysOnly {
-		v.header = append(v.header, "VALUE")
-	}
-	for i := range all.Items {
-		it := &all.Items[i]
-		row := []string{printable(it.Key), strconv.FormatUint(it.Revision, 10)}
-		if !keysOnly {
-			row = append(row, excerpt(it.Value))
-		}
-		v.rows = append(v.rows, row)
-		v.names = append(v.names, printable(it.Key))
-	}
-	return v
-}
-
-// excerpt returns the beginning of a value, for a table.
-func excerpt(value []byte) string {
-	const most = 60
-	if len(value) <= most {
-		return printable(value)
-	}
-	return fmt.Sprintf("%s... (%d bytes)", printable(bytes.Clone(value[:most])), len(value))
 }

@@ -18,7 +18,7 @@ func (a *app) nodeCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List the nodes",
 		Example: "  raftyard node list\n  raftyard node list -o name",
-		Args:    cobra.NoArgs,
+		Args:    wantArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
 				nodes, err := c.Nodes(ctx)
@@ -35,7 +35,7 @@ func (a *app) nodeCommand() *cobra.Command {
 		Use:     "show ID",
 		Short:   "Show one node",
 		Example: "  raftyard node show 2",
-		Args:    cobra.ExactArgs(1),
+		Args:    wantArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := nodeArg(args[0])
 			if err != nil {
@@ -52,7 +52,7 @@ func (a *app) nodeCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd := parent("node", "List and show nodes", list, show)
+	cmd := parent("node", "List and show nodes", list, a.completeNode(show))
 	a.flags.add(cmd, a.env)
 	return cmd
 }
@@ -71,10 +71,18 @@ func nodesView(nodes []client.Node) view {
 		v.rows = append(v.rows, []string{
 			n.ID.String(), state, dash(n.HTTP), dash(n.Peer),
 			strconv.Itoa(n.Replicas), strconv.Itoa(n.Leaders),
-			dash(n.DiskLevel), dash(size(n.DiskFree)), dash(labels(n.Labels)), dash(n.LastError),
+			dash(n.DiskLevel), free(n), dash(labels(n.Labels)), dash(n.LastError),
 		})
 	}
 	return v
+}
+
+// free returns the free space of a node, when the node has told.
+func free(n *client.Node) string {
+	if n.DiskLevel == "" && n.DiskFree == 0 {
+		return "-"
+	}
+	return size(n.DiskFree)
 }
 
 func labels(m map[string]string) string {
@@ -89,7 +97,7 @@ func labels(m map[string]string) string {
 func size(bytes int64) string {
 	const unit = 1024
 	if bytes < unit {
-		return strconv.FormatInt(bytes, 10)
+		return strconv.FormatInt(bytes, 10) + " B"
 	}
 	value, suffix := float64(bytes), 0
 	for value >= unit && suffix < 6 {
@@ -104,7 +112,7 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:     "status",
 		Short:   "Show the cluster on one screen: nodes, groups, problems",
 		Example: "  raftyard status\n  raftyard status --addr 127.0.0.1:8710 -o json",
-		Args:    cobra.NoArgs,
+		Args:    wantArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
 				s, err := c.Status(ctx)
@@ -133,8 +141,13 @@ func statusView(s *client.Status) view {
 		s.Cluster, s.Node, ready, dash(s.Version), s.Started.Format("2006-01-02 15:04:05 MST"))
 	nodes := nodesView(s.Nodes)
 	text += table(nodes.header, nodes.rows)
-	text += fmt.Sprintf("\n%d groups, %d with a problem; this node has %d replicas and leads %d\n",
-		s.Groups.Total, s.Groups.WithProblem, s.Groups.Replicas, s.Groups.Leaders)
+	text += fmt.Sprintf("\n%s, %d with a problem; this node has %s and leads %d\n",
+		count(s.Groups.Total, "group"), s.Groups.WithProblem,
+		count(s.Groups.Replicas, "replica"), s.Groups.Leaders)
+	if len(s.System.Problems) > 0 {
+		text += "the system group, which holds the list of groups, has a problem: " +
+			strings.Join(s.System.Problems, ", ") + "\n"
+	}
 	if len(s.Problems) > 0 {
 		groups := groupsView(s.Problems)
 		text += "\n" + table(groups.header, groups.rows)

@@ -56,14 +56,20 @@ func (a *app) print(text string) error {
 }
 
 func (a *app) showJSON(data any) error {
+	text, err := encodeJSON(data)
+	if err != nil {
+		return fmt.Errorf("encode the result: %w", err)
+	}
+	return a.print(text)
+}
+
+func encodeJSON(data any) (string, error) {
 	var buf bytes.Buffer
 	encoder := json.NewEncoder(&buf)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(data); err != nil {
-		return fmt.Errorf("encode the result: %w", err)
-	}
-	return a.print(buf.String())
+	err := encoder.Encode(data)
+	return buf.String(), err
 }
 
 // showYAML writes the JSON document as YAML, so that both have the same names.
@@ -105,6 +111,14 @@ func join[T fmt.Stringer](list []T) string {
 	return strings.Join(texts, ",")
 }
 
+// count returns a number of things, in the singular for one.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 // dash stands for what is not there.
 func dash(text string) string {
 	if text == "" || text == "0" {
@@ -129,6 +143,11 @@ type version struct {
 	Revision string `json:"revision,omitempty"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
+}
+
+// String returns the version in one line.
+func (v version) String() string {
+	return fmt.Sprintf("raftyard %s (%s, %s)", v.Version, v.Go, v.Platform)
 }
 
 // buildVersion reads what the Go toolchain has put into the binary.

@@ -20,12 +20,12 @@ func (a *app) serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run a node",
 		Long: `Run a node. Flags win over the environment, the environment over the file, the
-file over the defaults, key by key. SIGTERM and SIGINT hand leaderships over and stop it
-within 10 s; a second signal ends it at once.`,
+file over the defaults, key by key. SIGTERM, SIGINT and SIGHUP hand leaderships over and
+stop it within 10 s; a second signal ends it at once.`,
 		Example: `  raftyard config example > node.yaml
   raftyard serve --config node.yaml
   raftyard serve --config cluster.yaml --node-id 2 --data-dir /var/lib/raftyard`,
-		Args: cobra.NoArgs,
+		Args: serveArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				file, _ = a.env.LookupEnv("RAFTYARD_CONFIG")
@@ -39,6 +39,8 @@ within 10 s; a second signal ends it at once.`,
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", "", "the configuration file ($RAFTYARD_CONFIG)")
 	settingFlags(cmd)
+	completeWords(cmd, "log-level", config.Levels())
+	completeWords(cmd, "log-format", config.Formats())
 	return cmd
 }
 

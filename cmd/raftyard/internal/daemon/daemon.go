@@ -160,6 +160,9 @@ func (d *Daemon) open(ctx context.Context) error {
 		KV:      kv.NewClient(n),
 		Metrics: n.Metrics,
 		Logger:  d.logger,
+
+		CheckHost: isLoopback(d.addr),
+		Hosts:     d.hosts(),
 	})
 	if err != nil {
 		return err
@@ -167,6 +170,30 @@ func (d *Daemon) open(ctx context.Context) error {
 	var serving http.Handler = handler
 	d.handler.Store(&serving)
 	return nil
+}
+
+// isLoopback reports whether only this machine can reach addr.
+func isLoopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// hosts returns the names by which the configuration knows this node.
+func (d *Daemon) hosts() []string {
+	cfg := &d.opts.Config
+	addrs := []string{cfg.Listen.HTTP}
+	for _, p := range cfg.Nodes {
+		if p.ID == cfg.Node.ID {
+			addrs = append(addrs, p.HTTP)
+		}
+	}
+	var hosts []string
+	for _, addr := range addrs {
+		if host, _, err := net.SplitHostPort(addr); err == nil && host != "" {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
 }
 
 func (d *Daemon) nodeConfig() node.Config {

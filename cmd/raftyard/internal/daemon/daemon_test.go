@@ -57,7 +57,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_, err = io.WriteString(conn, "PUT /v1/groups/1/kv/k HTTP/1.1\r\nHost: h\r\n"+
+	_, err = io.WriteString(conn, "PUT /v1/groups/1/kv/k HTTP/1.1\r\nHost: localhost\r\n"+
 		"Content-Length: 9\r\n\r\nhalf")
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +73,41 @@ func TestCloseEndsEverything(t *testing.T) {
 		t.Errorf("the port is still taken: %v", err)
 	} else if err := ln.Close(); err != nil {
 		t.Error(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// TestHostOfRequests: a daemon on loopback serves no name that a web page has made
+// up, and the one that the address book has for it.
+func TestHostOfRequests(t *testing.T) {
+	o := options(t, t.TempDir())
+	o.Config.Nodes[0].HTTP = "node1.test:8700"
+	d, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	for host, want := range map[string]int{
+		"evil.test": http.StatusForbidden, "localhost:1": http.StatusOK,
+		"node1.test": http.StatusOK,
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			"http://"+d.Addr().String()+"/livez", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); err != nil || resp.StatusCode != want {
+			t.Errorf("host %s = %d, %v, want %d", host, resp.StatusCode, err, want)
+		}
 	}
 	http.DefaultClient.CloseIdleConnections()
 }

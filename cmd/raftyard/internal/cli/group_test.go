@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/raftyard/raftyard/client"
+)
+
+// TestReplicaRows: every member has a row, also one that does not answer and one
+// that is just being made. What is not known is left open.
+func TestReplicaRows(t *testing.T) {
+	g := &client.Group{GroupSummary: client.GroupSummary{
+		Members: []client.Member{
+			{Replica: 1, Node: 1, Role: "voter"},
+			{Replica: 2, Node: 2, Role: "voter"},
+			{Replica: 3, Node: 3, Role: "learner"},
+			{Replica: 4, Node: 4, Role: "incoming"},
+		},
+	}}
+	g.Replicas = []client.Replica{
+		{Node: 4, Replica: 4, Role: "follower", Term: 2, First: 3, Last: 7},
+		{Node: 2, Error: "connection refused"},
+		{Node: 1, Replica: 1, Role: "leader", Term: 2, Commit: 7, Applied: 7, First: 2, Last: 7},
+		{Node: 9, Replica: 8, Role: "none", Fault: "its log is damaged"},
+	}
+	want := strings.Join([]string{
+		"1|1|leader|2|7|7|0|2-7|0|-|-",
+		"2|2|voter|-|-|-|-|-|-|-|connection refused",
+		"3|3|learner|-|-|-|-|-|-|-|no replica there yet",
+		"4|4|incoming|2|0|0|0|3-7|0|-|-",
+		"9|8|none|0|0|0|0|0-0|0|its log is damaged|-",
+	}, "\n")
+	var rows []string
+	for _, row := range replicaRows(g) {
+		rows = append(rows, strings.Join(row, "|"))
+	}
+	if diff := cmp.Diff(want, strings.Join(rows, "\n")); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+}
+
+func TestFreeSpace(t *testing.T) {
+	for want, n := range map[string]client.Node{
+		"0 B":     {Live: true, DiskLevel: "floor"},
+		"-":       {},
+		"1.0 KiB": {DiskFree: 1024, DiskLevel: "ok"},
+	} {
+		if got := free(&n); got != want {
+			t.Errorf("free(%+v) = %s, want %s", n, got, want)
+		}
+	}
+}
