@@ -4,7 +4,6 @@ package test
 
 import (
 	"cmp"
-	"fmt"
 	"testing"
 
 	"github.com/raftyard/raftyard"
@@ -75,8 +74,8 @@ func TestChangesWhileAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after.Term != before.Term {
-		t.Error(fmt.Errorf("the term of group %d was %d and is %d: a removed replica has disturbed it",
-			moved, before.Term, after.Term))
+		t.Errorf("the term of group %d was %d and is %d: a removed replica has disturbed it",
+			moved, before.Term, after.Term)
 	}
 
 	// It stays so when the node starts again.

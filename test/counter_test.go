@@ -54,13 +54,13 @@ func TestCounters(t *testing.T) {
 			return y.stalled()
 		}
 	}
-	for i := range cluster.Sized(6, 40) {
+	for i := range cluster.Sized(4, 40) {
 		cluster.Eventually(t, stallLimit, "counting", done(500))
 		n := c.Nodes()[rand.N(3)]
 		if i%2 == 1 {
 			// Long enough for an election: what was sent to it is taken up after it.
 			n.Freeze()
-			lapse(t, time.Second, 4*time.Second)
+			lapse(t, time.Second, 3*time.Second)
 			n.Thaw()
 			continue
 		}

@@ -89,6 +89,7 @@ func newLoad(s loadSpec) *load {
 
 // start lets the clients go. They have no keys to write yet.
 func (l *load) start(t *testing.T) {
+	l.tally = newTally() // its clock starts now
 	for w := range l.clients {
 		l.wg.Go(func() { l.run(t.Context(), w) })
 	}

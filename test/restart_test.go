@@ -152,7 +152,7 @@ func TestRollingRestart(t *testing.T) {
 	t.Log(l.tally)
 	l.tally.check(t)
 	// A second is what an election would take at the least.
-	if _, gap := l.tally.gaps(); gap > time.Second {
+	if _, gap := l.tally.gaps(); gap > time.Second && !cluster.RaceEnabled {
 		t.Errorf("a group stood still for %v though its leadership was to be handed over", gap)
 	}
 	if after := membersOf(t, c, l.groups); !slices.EqualFunc(members, after, slices.Equal) {
@@ -180,6 +180,7 @@ func membersOf(
 // TestStartInAnyOrder starts the nodes of a cluster one by one, for the first time
 // and once more, and looks at what each says of itself meanwhile.
 func TestStartInAnyOrder(t *testing.T) {
+	long(t)
 	c := cluster.New(t, cluster.Config{})
 	for _, order := range [][]raftyard.NodeID{{3, 1, 2}, {2, 3, 1}} {
 		c.Node(order[0]).Start()

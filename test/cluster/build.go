@@ -80,7 +80,7 @@ func build(binary string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), buildPatience)
 	defer cancel()
 	args := []string{"build", "-o", binary}
-	if raceEnabled {
+	if RaceEnabled {
 		args = append(args, "-race")
 	}
 	//nolint:gosec // the arguments are ours

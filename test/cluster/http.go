@@ -149,7 +149,7 @@ func (n *Node) Do(ctx context.Context, r Request) Answer {
 	}
 	a := Answer{Outcome: Applied, Status: resp.StatusCode, Header: resp.Header, Body: body}
 	if resp.StatusCode >= http.StatusBadRequest {
-		a.refused()
+		a.refused(changes(r.Method))
 	}
 	return a
 }
@@ -166,14 +166,18 @@ func unanswered(method string, err error) Answer {
 	case isTimeout && timeout.Timeout():
 		a.Why = "no_answer"
 	}
-	if method == http.MethodGet || method == http.MethodHead {
+	if !changes(method) {
 		a.Outcome = NotApplied
 	}
 	return a
 }
 
-// refused reads the problem out of an answer, and checks that it is one.
-func (a *Answer) refused() {
+// changes reports whether a request with the method may change something.
+func changes(method string) bool { return method != http.MethodGet && method != http.MethodHead }
+
+// refused reads the problem out of an answer, and checks that it is one. That of a
+// request that may change something must tell the outcome.
+func (a *Answer) refused(changes bool) {
 	p := &client.Problem{}
 	kind, _, err := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	if err == nil && kind != client.ProblemType {
@@ -188,7 +192,7 @@ func (a *Answer) refused() {
 	}
 	switch {
 	case err != nil:
-	case p.Outcome == client.OutcomeNotApplied:
+	case p.Outcome == client.OutcomeNotApplied, p.Outcome == "" && !changes:
 		a.Outcome = NotApplied
 	case p.Outcome == client.OutcomeUnknown:
 		a.Outcome = Unknown
@@ -197,6 +201,9 @@ func (a *Answer) refused() {
 	}
 	if err != nil {
 		a.Outcome, a.Why, a.Malformed = Unknown, "malformed", true
+		if !changes {
+			a.Outcome = NotApplied
+		}
 		a.Err = fmt.Errorf("status %d without a proper problem document: %w: %.300s",
 			a.Status, err, a.Body)
 		return

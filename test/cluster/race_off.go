@@ -2,5 +2,5 @@
 
 package cluster
 
-// raceEnabled: the test is built with the race detector.
-const raceEnabled = false
+// RaceEnabled tells whether the test, and so the daemon, is built with the race detector.
+const RaceEnabled = false
