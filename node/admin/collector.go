@@ -135,6 +135,8 @@ func (n *nodeCollector) replicaFigures() {
 		func(m *node.Metrics) float64 { return float64(m.ApplyBacklogBytes) })
 	n.gauge("disk_free_bytes", "Free space on the disk of the data directory.",
 		func(m *node.Metrics) float64 { return float64(m.DiskFreeBytes) })
+	n.gauge("disk_level", "What the node gives up for want of space: 0 nothing to 3 everything.",
+		func(m *node.Metrics) float64 { return float64(m.DiskLevel) })
 }
 
 func (n *nodeCollector) workFigures() {

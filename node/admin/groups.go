@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -219,6 +220,11 @@ func (h *Handler) setMembers(c *call) error {
 		c.limitTo(wait)
 	}
 	status, err := h.cfg.Node.SetMembers(c.r.Context(), id, want, wait > 0)
+	if wait > 0 && errors.Is(err, node.ErrChangeInProgress) {
+		p := toProblem(err)
+		p.Outcome = client.OutcomeUnknown // it may be decided, and only not reached in time
+		return p
+	}
 	if err != nil {
 		return err
 	}

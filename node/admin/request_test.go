@@ -118,6 +118,22 @@ func TestExpectedEpochZero(t *testing.T) {
 	}
 }
 
+// TestMembersNotReached: a change that is waited for and not there in time may go
+// on by itself, so nobody may read that it was not made.
+func TestMembersNotReached(t *testing.T) {
+	h, n, _ := newHandler(t, Config{})
+	n.err = fmt.Errorf("group 7: %w: decided but not reached", node.ErrChangeInProgress)
+	for target, want := range map[string]string{
+		"/v1/groups/7/members?wait=1s": client.OutcomeUnknown,
+		"/v1/groups/7/members":         client.OutcomeNotApplied,
+	} {
+		p := problemOf(t, ask(h, "PUT", target, `{"voters":[1]}`))
+		if p.Code != client.CodeChangeUnderWay || p.Outcome != want {
+			t.Errorf("%s = %s %s, want %s", target, p.Code, p.Outcome, want)
+		}
+	}
+}
+
 // TestHosts: what a name of another site leads here for is refused.
 func TestHosts(t *testing.T) {
 	h, _, _ := newHandler(t, Config{CheckHost: true, Hosts: []string{"node1.test", "192.0.2.7"}})

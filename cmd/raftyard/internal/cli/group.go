@@ -164,6 +164,9 @@ func replicaRow(r *client.Replica, m client.Member) []string {
 	if r.Role == "follower" && m.Role != "" && m.Role != "voter" {
 		role = m.Role // how it takes part in a change of members
 	}
+	if r.Error != "" {
+		role = cmp.Or(m.Role, role)
+	}
 	row := []string{r.Node.String(), dash(id.String()), dash(role)}
 	if r.Error != "" {
 		row = append(row, "-", "-", "-", "-", "-", "-")
@@ -172,7 +175,19 @@ func replicaRow(r *client.Replica, m client.Member) []string {
 			strconv.FormatUint(r.Applied, 10), strconv.FormatUint(r.Snapshot, 10),
 			fmt.Sprintf("%d-%d", r.First, r.Last), strconv.FormatUint(r.Lag, 10))
 	}
-	return append(row, dash(r.Fault), dash(r.Error))
+	return append(row, dash(r.Fault), dash(reasonOf(r)))
+}
+
+// reasonOf returns why a node could not be asked, without its name, which stands in
+// the same row.
+func reasonOf(r *client.Replica) string {
+	text := r.Error
+	for _, prefix := range []string{
+		"node " + r.Node.String() + ": ", "request to node " + r.Node.String() + ": ",
+	} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	return text
 }
 
 func (a *app) groupCreateCommand() *cobra.Command {

@@ -22,7 +22,7 @@ func TestReplicaRows(t *testing.T) {
 	}}
 	g.Replicas = []client.Replica{
 		{Node: 4, Replica: 4, Role: "follower", Term: 2, First: 3, Last: 7},
-		{Node: 2, Error: "connection refused"},
+		{Node: 2, Role: "none", Error: "node 2: request to node 2: connection refused"},
 		{Node: 1, Replica: 1, Role: "leader", Term: 2, Commit: 7, Applied: 7, First: 2, Last: 7},
 		{Node: 9, Replica: 8, Role: "none", Fault: "its log is damaged"},
 	}
