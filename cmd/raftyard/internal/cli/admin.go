@@ -129,8 +129,8 @@ It is no backup. Replicas do this by themselves, every snapshot_entries entries.
 					data:  s,
 					names: []string{fmt.Sprint(s.Index)},
 					text: fmt.Sprintf(
-						"snapshot of group %s on node %s: index %d, term %d, %d bytes\n",
-						s.Group, s.Node, s.Index, s.Term, s.Bytes),
+						"snapshot of group %s on node %s: index %d, term %d, a state of %s\n",
+						s.Group, s.Node, s.Index, s.Term, size(s.Bytes)),
 				})
 			})
 		},
