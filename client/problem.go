@@ -86,8 +86,8 @@ type Problem struct {
 	Revision uint64 `json:"revision,omitempty"`
 	// Checks are those of a node that is not ready.
 	Checks []Check `json:"checks,omitempty"`
-	// Outcome is empty for a request that changes nothing.
-	Outcome string `json:"outcome,omitempty"`
+	// Outcome is not_applied for a request that changes nothing.
+	Outcome string `json:"outcome"`
 }
 
 // Error returns title and detail, and the code unless the title says the same.

@@ -163,6 +163,7 @@ func readProblem(resp *http.Response, body []byte, changes bool) *Problem {
 		Title:  http.StatusText(resp.StatusCode),
 		Detail: fmt.Sprintf("HTTP status %d of what is not a raftyard node", resp.StatusCode),
 	}
+	p.Outcome = OutcomeNotApplied
 	if changes {
 		p.Outcome = OutcomeUnknown
 	}

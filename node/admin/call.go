@@ -298,7 +298,7 @@ func (c *call) fail(err error) {
 		p.Group = c.group
 	}
 	if isRead(c.r) { // nothing could have happened
-		p.Outcome = ""
+		p.Outcome = client.OutcomeNotApplied
 	}
 	if p.Code == client.CodeInternal {
 		c.handler.cfg.Logger.LogAttrs(c.r.Context(), slog.LevelError, "request failed",

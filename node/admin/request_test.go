@@ -48,12 +48,12 @@ func TestNoTimeAtAll(t *testing.T) {
 	}
 }
 
-// TestOutcomeIsOfChanges: a read has none.
-func TestOutcomeIsOfChanges(t *testing.T) {
+// TestEveryProblemHasAnOutcome: a read never leaves it unknown.
+func TestEveryProblemHasAnOutcome(t *testing.T) {
 	h, _, data := newHandler(t, Config{})
 	data.err = node.ErrNoLeader
 	for method, want := range map[string]string{
-		"GET": "", "PUT": client.OutcomeNotApplied, "DELETE": client.OutcomeNotApplied,
+		"GET": client.OutcomeNotApplied, "PUT": client.OutcomeNotApplied, "DELETE": client.OutcomeNotApplied,
 		"PATCH": client.OutcomeNotApplied,
 	} {
 		p := problemOf(t, ask(h, method, "/v1/groups/7/kv/k", "v"))

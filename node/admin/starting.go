@@ -16,9 +16,6 @@ func Starting() http.Handler {
 			return
 		}
 		p := newProblem(client.CodeNotReady, "the node is starting")
-		if isRead(r) {
-			p.Outcome = ""
-		}
 		w.Header().Set("Retry-After", "1")
 		writeDocument(w, r, p.Status, client.ProblemType, p)
 	})

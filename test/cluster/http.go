@@ -192,7 +192,7 @@ func (a *Answer) refused(changes bool) {
 	}
 	switch {
 	case err != nil:
-	case p.Outcome == client.OutcomeNotApplied, p.Outcome == "" && !changes:
+	case p.Outcome == client.OutcomeNotApplied:
 		a.Outcome = NotApplied
 	case p.Outcome == client.OutcomeUnknown:
 		a.Outcome = Unknown
