@@ -82,6 +82,7 @@ vuln: ## Known vulnerabilities in what we call (needs the network).
 
 .PHONY: tidy-check
 tidy-check: ## Check that the modules are what go.sum says.
+	$(GO) mod tidy -diff
 	$(GO) mod verify
 
 .PHONY: clean
