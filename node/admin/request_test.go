@@ -53,7 +53,8 @@ func TestEveryProblemHasAnOutcome(t *testing.T) {
 	h, _, data := newHandler(t, Config{})
 	data.err = node.ErrNoLeader
 	for method, want := range map[string]string{
-		"GET": client.OutcomeNotApplied, "PUT": client.OutcomeNotApplied, "DELETE": client.OutcomeNotApplied,
+		"GET": client.OutcomeNotApplied, "PUT": client.OutcomeNotApplied,
+		"DELETE": client.OutcomeNotApplied,
 		"PATCH": client.OutcomeNotApplied,
 	} {
 		p := problemOf(t, ask(h, method, "/v1/groups/7/kv/k", "v"))
