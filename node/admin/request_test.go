@@ -55,7 +55,7 @@ func TestEveryProblemHasAnOutcome(t *testing.T) {
 	for method, want := range map[string]string{
 		"GET": client.OutcomeNotApplied, "PUT": client.OutcomeNotApplied,
 		"DELETE": client.OutcomeNotApplied,
-		"PATCH": client.OutcomeNotApplied,
+		"PATCH":  client.OutcomeNotApplied,
 	} {
 		p := problemOf(t, ask(h, method, "/v1/groups/7/kv/k", "v"))
 		if p.Outcome != want || !client.NotApplied(&p) {
