@@ -88,7 +88,8 @@ func (r *Reader) fail(format string, args ...any) {
 		return
 	}
 	at := r.size - len(r.rest)
-	r.err = fmt.Errorf("%w at byte %d of %d: %s", ErrMalformed, at, r.size, fmt.Sprintf(format, args...))
+	what := fmt.Sprintf(format, args...)
+	r.err = fmt.Errorf("%w at byte %d of %d: %s", ErrMalformed, at, r.size, what)
 	r.rest = nil
 }
 

@@ -65,7 +65,10 @@ func TestReaderRefusesMalformedInput(t *testing.T) {
 		in   []byte
 	}{
 		{name: "empty varint", read: func(r *Reader) { r.Uvarint() }},
-		{name: "endless varint", read: func(r *Reader) { r.Uvarint() }, in: bytes.Repeat([]byte{0x80}, 12)},
+		{
+			name: "endless varint", read: func(r *Reader) { r.Uvarint() },
+			in: bytes.Repeat([]byte{0x80}, 12),
+		},
 		{name: "length beyond the input", read: func(r *Reader) { r.Bytes() }, in: huge},
 		{name: "count beyond the input", read: func(r *Reader) { r.Count(1) }, in: huge},
 		{name: "short id", read: func(r *Reader) { r.ID() }, in: make([]byte, 15)},
