@@ -68,7 +68,6 @@ func (s *Store) write(w *writer, n int) error {
 		w.abandon()
 		return s.fail(err)
 	}
-	s.garbage.done(n)
 	s.stats.commits.Add(1)
 	s.stats.records.Add(int64(len(w.pairs) - n))
 	s.stats.deletes.Add(int64(n))
@@ -76,6 +75,11 @@ func (s *Store) write(w *writer, n int) error {
 	for _, st := range w.order {
 		s.apply(st)
 	}
+	// After that: the slots that the batch has taken are the groups' now.
+	s.garbage.done(n, func(g groupID, slots []uint32) {
+		r := s.replicas[g]
+		r.slots.vacate(slots, r.live())
+	})
 	s.cache.evict()
 	s.durable.Store(w.batch)
 	return nil
@@ -96,15 +100,31 @@ func (s *Store) collect() error {
 	}
 	w := &s.writer
 	w.reset(s, s.durable.Load()+1, recordCharge)
-	w.sequence()
+	w.sequence(0)
 	return s.write(w, n)
 }
 
-// sequence writes the store's own record of the batch number.
-func (w *writer) sequence() {
+// fill commits about size bytes that say nothing. With them the reclaimer of the
+// database pushes the deletions that are in memory down to what they delete.
+func (s *Store) fill(size int) error {
+	s.commitMu.Lock()
+	defer s.commitMu.Unlock()
+	if err := s.Err(); err != nil {
+		return err
+	}
+	w := &s.writer
+	w.reset(s, s.durable.Load()+1, int64(recordCharge+size))
+	w.sequence(size)
+	return s.write(w, 0)
+}
+
+// sequence writes the store's own record of the batch number, and so many bytes
+// more.
+func (w *writer) sequence(padding int) {
 	key := w.key(func(b []byte) []byte { return append(b, sequenceKey...) })
 	w.put(key, func(b []byte) []byte {
-		return wire.AppendUvarint(append(b, 0, 0, 0, 0, recordFormat), w.batch)
+		b = wire.AppendUvarint(append(b, 0, 0, 0, 0, recordFormat), w.batch)
+		return append(b, make([]byte, padding)...)
 	})
 }
 
@@ -117,6 +137,7 @@ func (s *Store) apply(st *stage) {
 	}
 	s.garbage.add(st.group, st.orphans)
 	r.slots.held -= uint32(len(st.orphans))
+	r.slots.doomed += uint32(len(st.orphans))
 	r.seq, r.metaSeq, r.snapshotSeq = st.seq, st.metaSeq, st.snapshotSeq
 
 	var l *Log
@@ -124,6 +145,11 @@ func (s *Store) apply(st *stage) {
 		l = r.log
 		if st.created {
 			l = &Log{store: s, group: st.group}
+		}
+		for i := range st.changes {
+			if c := &st.changes[i]; c.ref.count > 0 {
+				r.slots.filled(c.ref.charge(c.parts))
+			}
 		}
 		s.garbage.add(st.group, r.slots.release(l.apply(st, &s.cache)))
 	}
@@ -155,18 +181,17 @@ func (s *Store) dropLog(r *replica, st *stage) {
 		if st.damaged != nil {
 			err = st.damaged
 		}
-		dead := l.drop(&s.cache, err)
-		r.slots.free = append(r.slots.free, dead...)
+		r.slots.freed(l.drop(&s.cache, err))
 	}
 	if st.destroyed {
-		s.garbage.add(st.group, r.slots.free)
-		r.slots = slots{next: r.slots.next, held: r.slots.held - uint32(len(r.slots.free))}
+		s.garbage.add(st.group, r.slots.drop(len(r.slots.free)))
+		r.slots = slots{next: r.slots.next, held: r.slots.held, doomed: r.slots.doomed}
 	}
 }
 
 // apply changes the log to what the stage says and returns the slots that are
 // dead now.
-func (l *Log) apply(st *stage, c *cache) (dead []uint32) {
+func (l *Log) apply(st *stage, c *cache) (dead []slot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range st.changes {
@@ -190,7 +215,7 @@ func (l *Log) apply(st *stage, c *cache) (dead []uint32) {
 }
 
 // cutLocked drops everything from entry i on.
-func (l *Log) cutLocked(i uint64, c *cache, dead []uint32) []uint32 {
+func (l *Log) cutLocked(i uint64, c *cache, dead []slot) []slot {
 	for n := len(l.refs); n > 0; n = len(l.refs) {
 		r := &l.refs[n-1]
 		if r.first < i {
@@ -216,7 +241,7 @@ func (l *Log) cutLocked(i uint64, c *cache, dead []uint32) []uint32 {
 }
 
 // compactLocked drops the records of which no entry is after start.
-func (l *Log) compactLocked(start uint64, c *cache, dead []uint32) []uint32 {
+func (l *Log) compactLocked(start uint64, c *cache, dead []slot) []slot {
 	n := 0
 	for n < len(l.refs) && l.refs[n].end() <= start+1 {
 		dead = l.freeLocked(l.refs[n], dead)
@@ -237,17 +262,19 @@ func (l *Log) compactLocked(start uint64, c *cache, dead []uint32) []uint32 {
 	return dead
 }
 
-func (l *Log) freeLocked(r ref, dead []uint32) []uint32 {
-	dead = append(dead, r.slot)
-	if parts, ok := l.parts[r.seq]; ok {
-		dead = append(dead, parts...)
-		delete(l.parts, r.seq)
+func (l *Log) freeLocked(r ref, dead []slot) []slot {
+	parts := l.parts[r.seq]
+	delete(l.parts, r.seq)
+	each := r.bytes / uint32(1+len(parts)) // parts are equally long, but for the last
+	dead = append(dead, slot{r.slot, r.bytes - each*uint32(len(parts)) + slotCharge})
+	for _, number := range parts {
+		dead = append(dead, slot{number, each + slotCharge})
 	}
 	return dead
 }
 
 // drop empties the log for good and returns its slots.
-func (l *Log) drop(c *cache, err error) (dead []uint32) {
+func (l *Log) drop(c *cache, err error) (dead []slot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	dead = l.cutLocked(0, c, nil)

@@ -54,7 +54,7 @@ func (f *found) buildTombstone(s *Store, r *replica) error {
 		return fmt.Errorf("record %d is newer than the tombstone, record %d", f.seq, f.replica.seq)
 	}
 	s.garbage.add(f.group, slices.Clone(f.slots))
-	r.slots.held = 0
+	r.slots.held, r.slots.doomed = 0, r.slots.held
 	return nil
 }
 
@@ -77,6 +77,9 @@ func (f *found) buildLog(s *Store, r *replica) error {
 	}
 	r.log = l
 	r.slots.peak = r.slots.alive()
+	for _, ref := range l.refs {
+		r.slots.filled(ref.charge(l.parts[ref.seq]))
+	}
 	return nil
 }
 
@@ -107,7 +110,7 @@ func (f *found) dropOld(r *replica) error {
 	}
 	f.records = slices.DeleteFunc(f.records, func(fr foundRecord) bool {
 		if old(fr.prefix) {
-			r.slots.free = append(r.slots.free, fr.slot)
+			r.slots.addFree(fr.place())
 			return true
 		}
 		errs = append(errs, ours(fr.prefix))
@@ -149,7 +152,7 @@ func (f *found) newestHead() (head, error) {
 // index, because that would have cut it.
 func (f *found) fold(l *Log, r *replica, h head) error {
 	incomplete := make(map[uint64]error)
-	var dead []uint32
+	var dead []slot
 	for i := 0; i < len(f.records); {
 		first := f.records[i]
 		n := i + 1
@@ -161,7 +164,7 @@ func (f *found) fold(l *Log, r *replica, h head) error {
 		if first.part != 0 {
 			// The rest of a dead record, the front of which has been overwritten.
 			for i := range group {
-				dead = append(dead, group[i].slot)
+				dead = append(dead, group[i].place())
 			}
 			continue
 		}
@@ -172,7 +175,7 @@ func (f *found) fold(l *Log, r *replica, h head) error {
 	dead = l.cutLocked(h.last+1, nil, dead)
 	dead = l.compactLocked(h.start, nil, dead)
 	l.terms = l.terms.cut(h.last + 1)
-	r.slots.free = append(r.slots.free, dead...)
+	r.slots.addFree(dead...)
 
 	next := h.start + 1
 	for i, ref := range l.refs {
@@ -193,7 +196,7 @@ func (f *found) fold(l *Log, r *replica, h head) error {
 }
 
 // push appends one record, given as its parts in order, to the log.
-func (f *found) push(l *Log, group []foundRecord, dead *[]uint32) error {
+func (f *found) push(l *Log, group []foundRecord, dead *[]slot) error {
 	fr := &group[0]
 	*dead = l.cutLocked(fr.first, nil, *dead)
 	l.refs = append(l.refs, ref{

@@ -8,14 +8,15 @@ import (
 
 const (
 	// garbagePerCommit bounds how many keys a commit deletes on the way, and
-	// garbageAlone how many one does that has nothing else to do.
+	// garbageAlone how many one does that has nothing else to do. A commit that
+	// comes meanwhile waits for it, about a millisecond beside the sync.
 	garbagePerCommit = 64
-	garbageAlone     = 1000
+	garbageAlone     = 256
 )
 
 // garbage is the slots of destroyed replicas, and the surplus of others, that
-// are still to be deleted. They are dead and belong to nobody: no log will ever
-// write to one of them again. What a kill leaves is found again by recovery.
+// are still to be deleted. They are dead and belong to nobody: no log writes to
+// one of them before it is deleted. What a kill leaves is found again by recovery.
 //
 // Only the committer changes it; size may be read by anybody.
 type garbage struct {
@@ -49,12 +50,13 @@ func (g *garbage) visit(n int, fn func(raftyard.GroupID, uint32)) {
 	}
 }
 
-// done forgets the first n slots.
-func (g *garbage) done(n int) {
+// done forgets the first n slots and calls fn with them.
+func (g *garbage) done(n int, fn func(raftyard.GroupID, []uint32)) {
 	g.size.Add(-int64(n))
 	for n > 0 {
 		front := &g.queue[0]
 		k := min(n, len(front.slots))
+		fn(front.group, front.slots[:k])
 		front.slots = front.slots[k:]
 		n -= k
 		if len(front.slots) == 0 {

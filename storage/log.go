@@ -49,6 +49,11 @@ type ref struct {
 
 func (r ref) end() uint64 { return r.first + uint64(r.count) }
 
+// charge returns how many bytes the record takes that is in r.slot and parts.
+func (r ref) charge(parts []uint32) int64 {
+	return int64(r.bytes) + int64(1+len(parts))*slotCharge
+}
+
 // HardState returns the hard state, or nil when none was ever written. Its
 // commit index is never below the start of the log: what was compacted was
 // committed, even if that was not written down.

@@ -107,7 +107,10 @@ func (s *Store) take(f *found) {
 	if err != nil {
 		r.info.Damage = fmt.Errorf("%w: group %d: %w", ErrDamaged, f.group, err)
 		r.log = nil
-		r.slots.free = slices.Clone(f.slots)
+		r.slots.free = r.slots.free[:0]
+		for _, number := range f.slots {
+			r.slots.free = append(r.slots.free, slot{number: number})
+		}
 		s.opts.Logger.Error("replica is damaged",
 			slog.Uint64("group", uint64(f.group)), slog.Any("error", r.info.Damage))
 	}
@@ -145,7 +148,7 @@ func (s *Store) lostTail(newest, noted uint64) error {
 		return err
 	}
 	begin(noted + 1)
-	w.sequence()
+	w.sequence(0)
 	return s.write(w, 0)
 }
 
@@ -188,6 +191,9 @@ type foundRecord struct {
 	bytes uint32
 	terms []termRun
 }
+
+// place returns the record's slot.
+func (fr *foundRecord) place() slot { return slot{fr.slot, fr.bytes + slotCharge} }
 
 func (f *found) reset() {
 	clear(f.records)

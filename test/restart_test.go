@@ -340,8 +340,10 @@ func TestStopEarlyAndTwice(t *testing.T) {
 	cluster.Eventually(t, startLimit, "the node says that it starts", func() error {
 		return want(len(n.LogLines("starting")) > 0, "the log is empty")
 	})
-	if took := terminate(t, n); took > stopLimit {
-		t.Errorf("stopped in %v", took)
+	n.Terminate()
+	// It may be open by now, or be interrupted before that.
+	if code := n.AwaitExit(stopLimit); code != 0 && code != 130 {
+		t.Errorf("exit code %d after a signal during the start, want 0 or 130", code)
 	}
 	c.Start()
 	n.Terminate()
