@@ -261,7 +261,7 @@ func TestCommitFailureIsForGood(t *testing.T) {
 	if _, last := s.Log(1).Bounds(); last != 2 {
 		t.Errorf("last = %d, want 2: what is not durable must not be seen", last)
 	}
-	if err := errors.Join(s.keep(), s.Close()); err == nil {
+	if err := errors.Join(s.keeper.keep(), s.Close()); err == nil {
 		t.Error("keep after a failure = nil")
 	}
 }

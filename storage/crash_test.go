@@ -3,6 +3,7 @@ package storage
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -99,12 +100,24 @@ func TestCrashChild(t *testing.T) {
 	s.recordLimit = 20_000
 	script := scriptOf(t, s)
 	for {
+		// What deletes and fills goes on between the batches, so that kills hit it.
+		err := errors.Join(
+			s.giveBack(spaceLimits{group: 1000, store: 1 << 20}),
+			s.collect(),
+			s.fill(int(script.n%3*40_000)),
+		)
+		if script.n%8 == 0 {
+			err = errors.Join(err, s.db.Reclaim())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		b := s.NewBatch()
 		script.next(t, b)
 		if err := b.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := fmt.Println("committed", script.n); err != nil {
+		if _, err := fmt.Println("committed", script.n, s.Stats().Deletes); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,9 +153,10 @@ func TestCrash(t *testing.T) {
 	}
 	dir := t.TempDir()
 	rng := rand.New(rand.NewPCG(2, 3))
-	var acked uint64
+	var acked, deletes uint64
 	for round := range rounds {
-		acked = max(acked, runAndKill(t, dir, rng.IntN(60)))
+		a, d := runAndKill(t, dir, rng.IntN(60))
+		acked, deletes = max(acked, a), deletes+d
 
 		s := mustOpen(t, testOptions(dir))
 		script := scriptOf(t, s)
@@ -165,12 +179,15 @@ func TestCrash(t *testing.T) {
 		}
 		mustClose(t, s)
 	}
-	t.Logf("%d kills, %d batches", rounds, acked)
+	if deletes == 0 {
+		t.Error("nothing was given back")
+	}
+	t.Logf("%d kills, %d batches, %d deletions", rounds, acked, deletes)
 }
 
 // runAndKill starts a child, kills it after it has acknowledged so many batches,
-// and returns the last it acknowledged.
-func runAndKill(t *testing.T, dir string, batches int) (acked uint64) {
+// and returns the last it acknowledged, and how many keys it had deleted then.
+func runAndKill(t *testing.T, dir string, batches int) (acked, deletes uint64) {
 	t.Helper()
 	child := exec.Command(os.Args[0], "-test.run=^TestCrashChild$")
 	child.Env = append(os.Environ(), crashDirEnv+"="+dir)
@@ -186,7 +203,7 @@ func runAndKill(t *testing.T, dir string, batches int) (acked uint64) {
 	for n := 0; lines.Scan(); n++ {
 		// What was printed before the kill has been acknowledged, so all is read.
 		if v, ok := strings.CutPrefix(lines.Text(), "committed "); ok {
-			if acked, err = strconv.ParseUint(v, 10, 64); err != nil {
+			if _, err = fmt.Sscan(v, &acked, &deletes); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -199,5 +216,5 @@ func runAndKill(t *testing.T, dir string, batches int) (acked uint64) {
 	if err := child.Wait(); err == nil || child.ProcessState.Exited() {
 		t.Fatalf("child ended by itself: %v\n%s", err, said.String())
 	}
-	return acked
+	return acked, deletes
 }

@@ -10,11 +10,18 @@ import (
 // So much of the newest work may be missing in the sequence note.
 const keepInterval = 100 * time.Millisecond
 
+// trimRounds is how many rounds pass from one look at what groups hold for
+// nothing to the next: half a minute. A log that is cut more often than that
+// keeps what it needs for that, see slots.trim.
+const trimRounds = 300
+
 // keeper does what need not be done with every batch: it notes the newest one
-// outside of Badger, and deletes garbage that no batch has deleted on its way.
+// outside of Badger, finds what groups hold for nothing, and deletes garbage that
+// no batch has deleted on its way.
 // startKeeper launches its goroutine and stop waits for it.
 type keeper struct {
-	store *Store
+	store  *Store
+	rounds int // since the last trim
 
 	once sync.Once
 	quit chan struct{}
@@ -44,7 +51,7 @@ func (k *keeper) run() {
 			if k.store.Err() != nil {
 				continue // only Close comes now
 			}
-			if err := k.store.keep(); err != nil && k.store.Err() == nil {
+			if err := k.keep(); err != nil && k.store.Err() == nil {
 				k.store.opts.Logger.Warn("housekeeping", slog.Any("error", err))
 			}
 		}
@@ -52,9 +59,16 @@ func (k *keeper) run() {
 }
 
 // keep is one round of the keeper.
-func (s *Store) keep() error {
+func (k *keeper) keep() error {
+	s := k.store
 	if err := s.noteSequence(); err != nil {
 		return err
+	}
+	if k.rounds++; k.rounds >= trimRounds {
+		k.rounds = 0
+		if err := s.giveBack(defaultSpaceLimits()); err != nil {
+			return err
+		}
 	}
 	return s.collect()
 }

@@ -424,6 +424,17 @@ func TestModel(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
+			"give back": func(t *rapid.T) {
+				limit := rapid.Int64Range(0, 2000).Draw(t, "group limit")
+				if err := m.store.giveBack(spaceLimits{group: limit, store: 1 << 20}); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"fill": func(t *rapid.T) {
+				if err := m.store.fill(rapid.IntRange(0, 50_000).Draw(t, "size")); err != nil {
+					t.Fatal(err)
+				}
+			},
 			"reopen": m.reopen,
 			"kill":   m.kill,
 			"":       m.check,

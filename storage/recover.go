@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/dgraph-io/badger/v4"
+
+	"github.com/raftyard/raftyard/internal/badgerdb"
 )
 
 // recover reads the whole database once, group after group, and rebuilds what is
@@ -20,20 +22,10 @@ func (s *Store) recover() error {
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
 			item := it.Item()
-			k, ok := parseGroupKey(item.Key())
-			if !ok {
-				batch, rerr := readStoreItem(item)
-				if rerr != nil {
-					return rerr
-				}
-				at.saw(batch, item.Version())
+			if badgerdb.Own(item.Key()) {
 				continue
 			}
-			if f.any && k.group != f.group {
-				s.take(f)
-			}
-			f.group, f.any = k.group, true
-			batch, err := f.item(k, item)
+			batch, err := s.recoverItem(f, item)
 			if err != nil {
 				return err
 			}
@@ -53,6 +45,20 @@ func (s *Store) recover() error {
 		return s.lostTail(newest, noted)
 	}
 	return nil
+}
+
+// recoverItem takes in one key and returns the number of its batch, or zero if
+// its record does not tell.
+func (s *Store) recoverItem(f *found, item *badger.Item) (batch uint64, err error) {
+	k, ok := parseGroupKey(item.Key())
+	if !ok {
+		return readStoreItem(item)
+	}
+	if f.any && k.group != f.group {
+		s.take(f)
+	}
+	f.group, f.any = k.group, true
+	return f.item(k, item)
 }
 
 // progress finds out the number of the newest batch. Batches and Badger's

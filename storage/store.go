@@ -87,6 +87,7 @@ func (s *Store) open() error {
 		MemTableSize: s.opts.MemTableSize,
 		Profile:      badgerdb.Log,
 		Logger:       s.opts.Logger,
+		Fill:         s.fill,
 	})
 	switch {
 	case errors.Is(err, badgerdb.ErrDamaged):

@@ -120,6 +120,13 @@ type Options struct {
 	BlockCacheSize int64
 	IndexCacheSize int64
 
+	// Fill commits a transaction of about so many bytes that say nothing, or a
+	// small one for zero, which is the last. It is called, from a goroutine of
+	// the DB, to push the memtable to disk when the database is quiet and that
+	// returns much space. An error ends that. Default: a key of the database's
+	// own is written and deleted again.
+	Fill func(size int) error
+
 	// Logger gets what Badger reports. Default: discard.
 	Logger *slog.Logger
 }
@@ -156,7 +163,6 @@ func (o Options) Validate() error {
 func (o Options) badger() badger.Options {
 	maxTxn := 15 * o.MemTableSize / 100
 	b := badger.DefaultOptions(o.Dir)
-	b.Logger = logger{o.Logger}
 	b.SyncWrites = true
 	b.DetectConflicts = false // commits are made one at a time
 	b.NumVersionsToKeep = 1
@@ -202,7 +208,8 @@ type DB struct {
 	commitMu sync.Mutex // held for the whole of a commit
 	failed   error      // first error of a write or sync, under commitMu
 
-	readers readers
+	readers   readers
+	reclaimer *reclaimer
 }
 
 // Open opens the database in o.Dir, or makes it.
@@ -214,8 +221,14 @@ func Open(o Options) (*DB, error) {
 	if err := os.Mkdir(o.Dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("badgerdb: make %s: %w", o.Dir, err)
 	}
+	r := newReclaimer(o)
 	bopts := o.badger()
-	if err := prepare(o, bopts); err != nil {
+	bopts.Logger = logger{to: o.Logger, mergeStep: r.step}
+	based, err := prepare(o, bopts)
+	if err == nil && !based {
+		err = layBase(bopts)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("badgerdb: open %s: %w", o.Dir, err)
 	}
 	bdb, err := openBadger(bopts)
@@ -237,6 +250,8 @@ func Open(o Options) (*DB, error) {
 	if err := db.wal.start(dir, o.Logger); err != nil {
 		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), bdb.Close())
 	}
+	db.reclaimer = r
+	r.start(db)
 	return db, nil
 }
 
@@ -250,9 +265,11 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 	return badger.OpenManaged(o)
 }
 
-// Close flushes and closes the database. Every [Snapshot] must have been
+// Close flushes and closes the database. A compaction that is going on is
+// finished before. Every [Snapshot] must have been
 // discarded before, and no other method may be running.
 func (db *DB) Close() (err error) {
+	db.reclaimer.stop()
 	db.commitMu.Lock()
 	defer db.commitMu.Unlock()
 	defer func() {

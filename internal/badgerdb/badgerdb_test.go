@@ -73,3 +73,27 @@ func TestCommitIsThereAfterReopen(t *testing.T) {
 		})
 	}
 }
+
+// deadline bounds the waiting for something that Badger does in the background.
+type deadline struct {
+	t     *testing.T
+	until time.Time
+	clock *time.Ticker
+}
+
+func newDeadline(t *testing.T) *deadline {
+	t.Helper()
+	d := &deadline{
+		t: t, until: time.Now().Add(time.Minute), clock: time.NewTicker(5 * time.Millisecond),
+	}
+	t.Cleanup(d.clock.Stop)
+	return d
+}
+
+func (d *deadline) wait(what string) {
+	d.t.Helper()
+	if time.Now().After(d.until) {
+		d.t.Fatalf("waited in vain for %s", what)
+	}
+	<-d.clock.C
+}

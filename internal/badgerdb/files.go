@@ -73,33 +73,37 @@ func listFiles(dir string, log *slog.Logger) (files, error) {
 
 // prepare does everything that must be done or known before Badger opens the
 // database. It takes Badger's own lock meanwhile, so that it never touches the
-// files of a database that is open.
-func prepare(o Options, bopts badger.Options) (err error) {
+// files of a database that is open. It reports whether there are tables below
+// level 0.
+func prepare(o Options, bopts badger.Options) (based bool, err error) {
 	unlock, err := lockDir(o.Dir)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 
 	f, err := listFiles(o.Dir, o.Logger)
 	if err != nil {
-		return err
+		return false, err
 	}
 	wals, err := checkWALs(f, o.Logger)
 	if err != nil {
-		return err
+		return false, err
 	}
 	m, err := readManifest(f, bopts)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := checkTables(f, m, wals, bopts); err != nil {
-		return err
+		return false, err
 	}
 	if err := checkSpace(f, o.MemTableSize, bopts); err != nil {
-		return err
+		return false, err
 	}
-	return checkDescriptors(len(f.tables), o.Logger)
+	for _, t := range m.Tables {
+		based = based || t.Level > 0
+	}
+	return based, checkDescriptors(len(f.tables), o.Logger)
 }
 
 // readManifest reads the MANIFEST before Badger does. Without one Badger opens an

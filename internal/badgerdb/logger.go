@@ -8,7 +8,15 @@ import (
 
 // logger passes what Badger reports to slog. Badger's information is a level
 // lower here: it tells of every flush and compaction.
-type logger struct{ to *slog.Logger }
+type logger struct {
+	to        *slog.Logger
+	mergeStep func() // called before each step of Flatten, by its goroutine
+}
+
+// mergeText begins what Flatten says, and nobody else, before each of its steps.
+// It holds nothing then, and no compaction is running: the one place where it can
+// be held up or ended.
+const mergeText = "Attempting to compact"
 
 // Errorf implements badger.Logger.
 func (l logger) Errorf(format string, args ...any) {
@@ -22,6 +30,9 @@ func (l logger) Warningf(format string, args ...any) {
 
 // Infof implements badger.Logger.
 func (l logger) Infof(format string, args ...any) {
+	if l.mergeStep != nil && strings.HasPrefix(format, mergeText) {
+		l.mergeStep()
+	}
 	l.to.Debug("badger", slog.String("text", text(format, args)))
 }
 
