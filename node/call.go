@@ -94,6 +94,7 @@ var outcomeErrors = []struct{ group, node error }{
 	{group.ErrOverloaded, ErrOverloaded},
 	{group.ErrChangeInProgress, ErrChangeInProgress},
 	{group.ErrEpochMismatch, ErrEpochMismatch},
+	{group.ErrDropped, ErrDropped},
 	{group.ErrStopped, ErrNoReplica},
 	{group.ErrRemoved, ErrNoReplica},
 	{group.ErrUninitialised, ErrNoReplica},

@@ -63,6 +63,10 @@ var (
 	// cannot tell which groups there are.
 	ErrNotReady = errors.New("node is not ready")
 
+	// ErrDropped: another leader's entry took the command's place in the log. The
+	// command certainly has no effect.
+	ErrDropped = errors.New("dropped by a change of leader")
+
 	// ErrTimeout: the deadline passed before the request had any effect.
 	ErrTimeout = errors.New("out of time")
 

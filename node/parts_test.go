@@ -306,6 +306,16 @@ func TestErrorsTravelBetweenNodes(t *testing.T) {
 	if err := decodeError(9, encodeError(io.EOF)); NotApplied(err) {
 		t.Errorf("an error of no known kind arrives as %v, want ErrUnknownOutcome", err)
 	}
+	if err = decodeError(9, transport.ErrTooLarge); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a request that does not fit is %v, want ErrTooLarge", err)
+	}
+	if err = decodeError(9, transport.ErrBusy); !errors.Is(err, ErrOverloaded) || !NotApplied(err) {
+		t.Errorf("a busy peer is %v, want ErrOverloaded", err)
+	}
+	both := errors.Join(transport.ErrBusy, transport.ErrUnknown)
+	if err = decodeError(9, both); NotApplied(err) {
+		t.Errorf("busy and unknown is %v, want ErrUnknownOutcome", err)
+	}
 	if err := decodeError(9, transport.ErrUnreachable); !NotApplied(err) {
 		t.Errorf("unreachable is %v, want an error that says not applied", err)
 	}

@@ -153,6 +153,9 @@ func (n *Node) confirmMissing(ctx context.Context, g raftyard.GroupID) error {
 
 // gaveUp is the error of a request that found no leader in time.
 func (n *Node) gaveUp(ctx context.Context, g raftyard.GroupID, last error) error {
+	if errors.Is(last, ErrOverloaded) {
+		return fmt.Errorf("group %d: %w", g, last) // somebody leads, and has too much to do
+	}
 	err := fmt.Errorf("group %d: %w: %w", g, ErrNoLeader, context.Cause(ctx))
 	if last != nil && !errors.Is(last, context.DeadlineExceeded) {
 		err = fmt.Errorf("%w; the last attempt: %s", err, last.Error())
@@ -182,7 +185,7 @@ func (n *Node) retryable(g raftyard.GroupID, to raftyard.NodeID, err error) bool
 		return true
 	}
 	// ErrClosed, ErrFaulty: that node is going; another will lead.
-	return errors.Is(err, ErrNoReplica) || errors.Is(err, group.ErrDropped) ||
+	return errors.Is(err, ErrNoReplica) || errors.Is(err, ErrDropped) ||
 		(to != n.cfg.ID && (errors.Is(err, ErrClosed) || errors.Is(err, ErrFaulty)))
 }
 

@@ -32,7 +32,7 @@ var remoteCodes = []error{
 	ErrUnknownOutcome, ErrNoLeader, ErrGroupNotFound, ErrNoReplica, ErrGroupExists,
 	ErrEpochMismatch, ErrChangeInProgress, ErrOverloaded, ErrTooLarge, ErrInvalid,
 	ErrTransfer, ErrFaulty, ErrUnsupported, ErrDiskFull, ErrClosed, ErrTimeout, ErrQueryFailed,
-	ErrNotReady,
+	ErrNotReady, ErrDropped,
 }
 
 // codeNotLeader is the number of a NotLeaderError; its leader is in the body.
@@ -150,6 +150,12 @@ func (e *remoteError) Unwrap() error { return e.kind }
 func decodeError(to raftyard.NodeID, err error) error {
 	remote, ok := errors.AsType[*transport.RemoteError](err)
 	switch {
+	case !ok && errors.Is(err, transport.ErrUnknown):
+		return fmt.Errorf("node %d: %w: %w", to, ErrUnknownOutcome, err)
+	case !ok && errors.Is(err, transport.ErrTooLarge):
+		return fmt.Errorf("node %d: %w: %w", to, ErrTooLarge, err)
+	case !ok && errors.Is(err, transport.ErrBusy):
+		return &unreachableError{node: to, err: fmt.Errorf("%w: %w", ErrOverloaded, err)}
 	case !ok && transport.NotDelivered(err):
 		return &unreachableError{node: to, err: err}
 	case !ok:
