@@ -123,18 +123,18 @@ func (c *Client) call(ctx context.Context, req request) (*answer, error) {
 	}
 	failed := make([]error, len(c.bases))
 	for at, attempt := c.first(), 0; ; at, attempt = (at+1)%len(c.bases), attempt+1 {
-		ans, err := c.attempt(ctx, c.bases[at], req, share(ctx, failed))
-		if err == nil {
+		rep, err := c.attempt(ctx, c.bases[at], req, share(ctx, failed))
+		if rep.answer != nil {
 			c.last.Store(int64(at))
-			return ans, nil
+			return rep.answer, nil
 		}
-		if p, ok := errors.AsType[*Problem](err); ok {
+		if p := rep.problem; p != nil {
 			wait, retry := p.retryAfter()
 			if !retry {
 				c.last.Store(int64(at))
 			}
 			if !retry || !pause(ctx, wait, attempt) {
-				return nil, err
+				return nil, p
 			}
 			clear(failed)
 			continue

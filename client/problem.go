@@ -149,20 +149,24 @@ func (e *UnknownError) Error() string {
 func (e *UnknownError) Unwrap() error { return e.Err }
 
 // NotApplied reports whether the request that ended with err certainly had, and
-// will have, no effect. It is false for nil.
+// will have, no effect. It is false for nil, and whenever err holds an
+// [UnknownError].
 func NotApplied(err error) bool {
-	if err == nil {
+	if err == nil || isUnknown(err) {
 		return false
 	}
-	if p, ok := errors.AsType[*Problem](err); ok {
-		return p.Outcome != OutcomeUnknown
-	}
-	_, unknown := errors.AsType[*UnknownError](err)
-	return !unknown
+	p, ok := errors.AsType[*Problem](err)
+	return !ok || p.Outcome != OutcomeUnknown
 }
 
-// IsCode reports whether err is a [Problem] with the code.
+// IsCode reports whether err is a [Problem] with the code. An [UnknownError] is
+// none, whatever it holds.
 func IsCode(err error, code string) bool {
 	p, ok := errors.AsType[*Problem](err)
-	return ok && p.Code == code
+	return ok && p.Code == code && !isUnknown(err)
+}
+
+func isUnknown(err error) bool {
+	_, unknown := errors.AsType[*UnknownError](err)
+	return unknown
 }

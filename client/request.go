@@ -76,13 +76,22 @@ func (a *answer) revision() uint64 {
 // maxNodeTimeout is the longest that a node may be asked to take.
 const maxNodeTimeout = 5 * time.Minute
 
+// A reply is what a node has said: one of both is set.
+type reply struct {
+	answer  *answer
+	problem *Problem
+}
+
 // attempt asks one node once. A read ends after limit; a change does when it
 // could not be sent by then, and else has all the time of ctx: nobody could say
-// what became of it. An error is a [*Problem], an [*UnknownError], or means that
-// the request had no effect.
+// what became of it. An error means that the node has not answered: it is an
+// [*UnknownError], or the request had no effect.
+//
+// Whether the node has answered is never looked for in an error: that may hold
+// the cause of ctx, and with it what a node has said to another request.
 func (c *Client) attempt(
 	ctx context.Context, base *url.URL, r request, limit time.Duration,
-) (*answer, error) {
+) (reply, error) {
 	var cancel context.CancelFunc
 	if r.changes() {
 		ctx, cancel = context.WithCancel(ctx)
@@ -98,24 +107,27 @@ func (c *Client) attempt(
 		}
 	})
 	defer timer.Stop()
-	ans, err := c.send(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+	rep, err := c.send(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		// From here on, some of the request may be on its way.
 		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
 	}), base, r)
 	if err == nil {
-		return ans, nil
+		return rep, nil
 	}
-	if late.Load() && errors.Is(err, context.Canceled) {
+	switch ended := ctx.Err(); {
+	case ended != nil && late.Load():
 		err = context.DeadlineExceeded
+	case ended != nil:
+		err = ended // without its cause, which says nothing about this request
 	}
-	if _, ok := errors.AsType[*Problem](err); !ok && r.changes() && sent.Load() {
+	if r.changes() && sent.Load() {
 		err = &UnknownError{Err: err}
 	}
-	return nil, err
+	return reply{}, err
 }
 
-// send sends the request and reads the answer.
-func (c *Client) send(ctx context.Context, base *url.URL, r request) (*answer, error) {
+// send sends the request and reads the reply.
+func (c *Client) send(ctx context.Context, base *url.URL, r request) (reply, error) {
 	query := url.Values{}
 	maps.Copy(query, r.query)
 	if deadline, ok := ctx.Deadline(); ok {
@@ -125,26 +137,27 @@ func (c *Client) send(ctx context.Context, base *url.URL, r request) (*answer, e
 	target := base.String() + r.path + "?" + query.Encode()
 	req, err := http.NewRequestWithContext(ctx, r.method, target, bytes.NewReader(r.body))
 	if err != nil {
-		return nil, fmt.Errorf("client: %w", err)
+		return reply{}, fmt.Errorf("client: %w", err)
 	}
 	maps.Copy(req.Header, r.header)
 	req.Header.Set("User-Agent", c.cfg.UserAgent)
 	resp, err := c.cfg.HTTP.Do(req)
 	if err != nil {
-		return nil, err
+		return reply{}, err
 	}
 	body, readErr := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
 	failed := errors.Join(readErr, resp.Body.Close())
 	if failed != nil {
-		return nil, failed
+		return reply{}, failed
 	}
 	if len(body) > maxAnswerBytes {
-		return nil, fmt.Errorf("client: the answer is over %d bytes", maxAnswerBytes)
+		return reply{}, fmt.Errorf("client: the answer is over %d bytes", maxAnswerBytes)
 	}
 	if resp.StatusCode >= http.StatusMultipleChoices || resp.StatusCode < http.StatusOK {
-		return nil, readProblem(resp, body, r.changes())
+		return reply{problem: readProblem(resp, body, r.changes())}, nil
 	}
-	return &answer{status: resp.StatusCode, header: resp.Header, body: body}, nil
+	ans := &answer{status: resp.StatusCode, header: resp.Header, body: body}
+	return reply{answer: ans}, nil
 }
 
 // readProblem makes a [Problem] of an answer. One that comes from somebody else,

@@ -1,0 +1,66 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestCauseOfContextIsNoAnswer: the first of two puts is refused, and that is the
+// cause that ends the context of the second, which its node has in hand. What was
+// said of the first says nothing of the second.
+func TestCauseOfContextIsNoAnswer(t *testing.T) {
+	taken, release := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if strings.HasSuffix(r.URL.Path, "/refused") {
+			<-taken
+			w.Header().Set("Content-Type", ProblemType)
+			w.WriteHeader(http.StatusPreconditionFailed)
+			_ = json.NewEncoder(w).Encode(Problem{
+				Status: 412, Code: CodePrecondition, Outcome: OutcomeNotApplied,
+			})
+			return
+		}
+		close(taken) // it will be applied
+		<-release
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(release) })
+	c := newClient(t, Config{Addrs: []string{server.URL}})
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		_, err := c.Put(ctx, 1, []byte("refused"), nil, Cond{Absent: true})
+		cancel(err) // as errgroup.WithContext does
+		first <- err
+	}()
+	_, err := c.Put(ctx, 1, []byte("taken"), nil, Cond{})
+	if NotApplied(err) || IsCode(err, CodePrecondition) || !errors.Is(err, context.Canceled) {
+		t.Errorf("a put that its node has = %v, want an unknown outcome", err)
+	}
+	if err := <-first; !NotApplied(err) || !IsCode(err, CodePrecondition) {
+		t.Errorf("the refused put = %v, want %s", err, CodePrecondition)
+	}
+	_, err = c.Status(ctx)
+	if !NotApplied(err) || IsCode(err, CodePrecondition) {
+		t.Errorf("a read after the end of the context = %v, want nobody reached", err)
+	}
+}
+
+// TestUnknownWins: an error that holds both says that the outcome is unknown.
+func TestUnknownWins(t *testing.T) {
+	p := &Problem{Code: CodeNoLeader, Outcome: OutcomeNotApplied}
+	for _, err := range []error{&UnknownError{Err: p}, errors.Join(p, &UnknownError{Err: io.EOF})} {
+		if NotApplied(err) || IsCode(err, CodeNoLeader) {
+			t.Errorf("%v: not applied %t, no leader %t, want neither",
+				err, NotApplied(err), IsCode(err, CodeNoLeader))
+		}
+	}
+}
