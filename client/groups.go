@@ -145,7 +145,11 @@ func call[T any](ctx context.Context, c *Client, req request) (*T, error) {
 		return nil, err
 	}
 	var v T
-	if err := ans.decode(&v); err != nil {
+	err = ans.decode(&v)
+	switch {
+	case err != nil && req.changes(): // most likely it is done; it is not certain
+		return nil, &UnknownError{Err: err}
+	case err != nil:
 		return nil, err
 	}
 	return &v, nil

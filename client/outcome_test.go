@@ -64,3 +64,29 @@ func TestUnknownWins(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswerThatCannotBeRead: a change whose answer is good and unreadable may be
+// done. For a read it makes no difference.
+func TestAnswerThatCannotBeRead(t *testing.T) {
+	for name, body := range map[string]string{
+		"another's page": "<html>done</html>", "nothing": "", "half": `{"revision":`,
+		"too much": strings.Repeat(" ", maxAnswerBytes+1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(
+				func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(http.StatusCreated)
+					_, _ = io.WriteString(w, body)
+				}))
+			t.Cleanup(server.Close)
+			c := newClient(t, Config{Addrs: []string{server.URL}})
+			_, err := c.Put(t.Context(), 1, []byte("k"), nil, Cond{})
+			if err == nil || NotApplied(err) {
+				t.Errorf("a put = %v, want an unknown outcome", err)
+			}
+			if _, err = c.Status(t.Context()); !NotApplied(err) {
+				t.Errorf("a read = %v, want an error without effect", err)
+			}
+		})
+	}
+}

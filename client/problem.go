@@ -134,18 +134,19 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns the reasons.
 func (e *UnreachableError) Unwrap() []error { return e.Errs }
 
-// UnknownError reports that the connection or the time ended after a request
-// that changes something had been sent: it may or may not have its effect.
+// UnknownError reports that a request that changes something was sent, and that
+// the connection or the time ended before its answer, or the answer cannot be
+// read: it may or may not have its effect.
 type UnknownError struct {
 	Err error
 }
 
-// Error returns what ended the wait.
+// Error returns why there is no answer.
 func (e *UnknownError) Error() string {
 	return "the outcome is unknown: " + Explain(e.Err)
 }
 
-// Unwrap returns what ended the wait.
+// Unwrap returns why there is no answer.
 func (e *UnknownError) Unwrap() error { return e.Err }
 
 // NotApplied reports whether the request that ended with err certainly had, and
