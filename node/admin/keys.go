@@ -197,28 +197,30 @@ func (h *Handler) deleteKey(c *call) error {
 // etag returns a revision as an entity tag.
 func etag(revision uint64) string { return `"` + strconv.FormatUint(revision, 10) + `"` }
 
-// condition returns what If-Match and If-None-Match demand of a change.
+// condition returns what If-Match and If-None-Match demand of a change. One that
+// is there and empty, as from a client whose revision is not set, is no condition
+// that could be met: without any the change would overwrite what it must not.
 func (c *call) condition() (kv.Cond, error) {
-	match, err := c.header("If-Match")
+	match, hasMatch, err := c.header("If-Match")
 	if err != nil {
 		return kv.Cond{}, err
 	}
-	noneMatch, err := c.header("If-None-Match")
+	noneMatch, hasNoneMatch, err := c.header("If-None-Match")
 	if err != nil {
 		return kv.Cond{}, err
 	}
 	switch {
-	case match != "" && noneMatch != "":
+	case hasMatch && hasNoneMatch:
 		return kv.Cond{}, newProblem(client.CodeInvalid,
 			"If-Match and If-None-Match do not go together")
-	case noneMatch == "*":
+	case hasNoneMatch && noneMatch == "*":
 		return kv.Cond{Absent: true}, nil
-	case noneMatch != "":
+	case hasNoneMatch:
 		return kv.Cond{}, newProblem(client.CodeInvalid, "If-None-Match is %q, want *", noneMatch)
+	case !hasMatch:
+		return kv.Cond{}, nil
 	case match == "*":
 		return kv.Cond{Present: true}, nil
-	case match == "":
-		return kv.Cond{}, nil
 	}
 	text, ok := strings.CutPrefix(match, `"`)
 	if ok {
@@ -235,15 +237,15 @@ func (c *call) condition() (kv.Cond, error) {
 }
 
 // header returns a header that may be given once.
-func (c *call) header(name string) (string, error) {
+func (c *call) header(name string) (text string, ok bool, err error) {
 	values := c.r.Header.Values(name)
 	switch len(values) {
 	case 0:
-		return "", nil
+		return "", false, nil
 	case 1:
-		return strings.TrimSpace(values[0]), nil
+		return strings.TrimSpace(values[0]), true, nil
 	default:
-		return "", newProblem(client.CodeInvalid, "%s is given %d times", name, len(values))
+		return "", false, newProblem(client.CodeInvalid, "%s is given %d times", name, len(values))
 	}
 }
 

@@ -121,6 +121,10 @@ func TestConditions(t *testing.T) {
 		{"twice", []string{`If-Match: "1"`, `If-Match: "1"`}, 400, 400},
 		{"not a star", []string{`If-None-Match: "1"`}, 400, 400},
 		{"both", []string{"If-Match: *", "If-None-Match: *"}, 400, 400},
+		{"empty", []string{"If-Match: "}, 400, 400},
+		{"blank", []string{"If-Match:  "}, 400, 400},
+		{"empty none", []string{"If-None-Match: "}, 400, 400},
+		{"both empty", []string{"If-Match: ", "If-None-Match: "}, 400, 400},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -133,6 +137,12 @@ func TestConditions(t *testing.T) {
 			if got := ask(h, "PUT", "/v1/groups/7/kv/k", "v", tt.headers...); got.StatusCode !=
 				tt.wantPut {
 				t.Errorf("put of a key at revision 1 = %d, want %d", got.StatusCode, tt.wantPut)
+			}
+			data.items = map[string]kv.Value{"k": {Revision: 1}}
+			got := ask(h, "DELETE", "/v1/groups/7/kv/k", "", tt.headers...)
+			if _, kept := data.items["k"]; got.StatusCode != tt.wantPut || kept != (tt.wantPut >= 300) {
+				t.Errorf("delete of a key at revision 1 = %d, kept %t, want %d",
+					got.StatusCode, kept, tt.wantPut)
 			}
 		})
 	}
