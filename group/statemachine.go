@@ -1,6 +1,7 @@
 package group
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 
@@ -92,6 +93,11 @@ type StateMachine interface {
 	// Nothing is called after it.
 	Close() error
 }
+
+// ErrFatal is wrapped by an error of a state machine that concerns more than its
+// own replica: a store that many share cannot write any more. The node then vouches
+// for nothing any more, as when its own log store fails.
+var ErrFatal = errors.New("fatal for the node")
 
 // A Snapshot is a state machine's state at one point in time. WriteTo is called
 // at most once, Close exactly once, from one goroutine each.

@@ -3,6 +3,8 @@ package kv
 import (
 	"errors"
 	"fmt"
+
+	"github.com/raftyard/raftyard/group"
 )
 
 // Errors of requests. A request that is refused with one of them had no effect,
@@ -43,7 +45,7 @@ var (
 var (
 	// ErrFailed: a write failed. The store refuses all further work, because
 	// nobody knows what is on the disk; only a restart finds out.
-	ErrFailed = errors.New("kv: store failed")
+	ErrFailed = fmt.Errorf("kv: store failed: %w", group.ErrFatal)
 
 	// ErrClosed: the store or the machine is closed.
 	ErrClosed = errors.New("kv: closed")

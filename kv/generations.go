@@ -58,6 +58,8 @@ func scanGenerations(txn *badger.Txn) (reserved generation, left []generation, e
 			return 0, nil, err
 		}
 		reserved = s.reserved
+	} else if err = checkEmpty(txn); err != nil {
+		return 0, nil, err
 	}
 	err = eachKey(txn, []byte{generationPrefix}, func(item *badger.Item) error {
 		key := item.KeyCopy(nil)
@@ -75,6 +77,21 @@ func scanGenerations(txn *badger.Txn) (reserved generation, left []generation, e
 		})
 	})
 	return reserved, left, err
+}
+
+// checkEmpty refuses a store that has something but not its own record: its
+// generations would be numbered from the beginning again.
+func checkEmpty(txn *badger.Txn) error {
+	for _, prefix := range []byte{machinePrefix, generationPrefix, itemPrefix} {
+		err := eachKey(txn, []byte{prefix}, func(item *badger.Item) error {
+			what := fmt.Sprintf("missing, but there is %x", item.Key())
+			return &DamageError{Key: storeKey(), What: what}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // loadMachine returns the state of r's machine at txn; the zero state if it has

@@ -177,10 +177,13 @@ func (n *Node) purging(g raftyard.GroupID) bool {
 // opened for it if need be: only it knows what it has stored outside its directory.
 func (n *Node) purgeMachine(g raftyard.GroupID, kind string, m *machine) {
 	var err error
+	if kind == "" { // its own record did not say
+		kind, _ = n.Kind(g)
+	}
 	if kind != "" {
 		err = m.open(kind)
 	}
-	if err == nil || errors.Is(err, ErrNoReplica) {
+	if err == nil {
 		err = m.close(true)
 	}
 	if err == nil {

@@ -232,6 +232,9 @@ func (l *list) Apply(batch []group.Command) ([]group.Result, error) {
 		if strings.HasPrefix(string(c.Data), "panic") {
 			panic(string(c.Data))
 		}
+		if string(c.Data) == "fatal" {
+			return nil, fmt.Errorf("a shared store: %w", group.ErrFatal)
+		}
 		l.words = append(l.words, string(c.Data))
 		results[i].Data = binary.BigEndian.AppendUint64(nil, uint64(len(l.words)))
 	}

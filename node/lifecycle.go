@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
@@ -196,7 +197,7 @@ func (l *lifecycle) compareGroup(rec *registry.Group) {
 	case r != nil && (rec.Deleted || r.incarnation != rec.Incarnation):
 		d := r.view.Load().State.Descriptor
 		l.destroy(r, group.Descriptor{
-			Group: r.group, Incarnation: r.incarnation, Kind: d.Kind,
+			Group: r.group, Incarnation: r.incarnation, Kind: cmp.Or(d.Kind, rec.Kind),
 			Epoch: d.Epoch, NextReplica: max(d.NextReplica, r.id+1),
 		})
 		if !rec.Deleted {

@@ -268,6 +268,9 @@ func (n *Node) allReplicas() []*replica {
 
 // stopReplica stops a replica that cannot go on. It stays on disk and in view.
 func (n *Node) stopReplica(r *replica, reason error) {
+	if errors.Is(reason, group.ErrFatal) {
+		n.fail(reason)
+	}
 	if !r.serving() {
 		return
 	}
@@ -282,12 +285,13 @@ func (n *Node) stopReplica(r *replica, reason error) {
 	n.noteChange()
 }
 
-// fail is called when the log store cannot write any more. What is on its disk
+// fail is called when the log store, or a store that state machines share, cannot
+// write any more. What is on its disk
 // is unknown; only a restart can learn it. Nothing is vouched for from here on.
 func (n *Node) fail(err error) {
 	n.failOnce.Do(func() {
 		n.failure.Store(&err)
-		n.logger.Error("the log store has failed; this node vouches for nothing any more "+
+		n.logger.Error("a store has failed; this node vouches for nothing any more "+
 			"and must be restarted", errAttr(err))
 		close(n.failed)
 	})
@@ -300,7 +304,8 @@ func (n *Node) writeRefused(g raftyard.GroupID, err error) {
 	}
 }
 
-// Failed is closed when the log store has failed. A program must watch it, stop
+// Failed is closed when the log store has failed, or a store that state machines
+// share ([group.ErrFatal]). A program must watch it, stop
 // listening and exit; a restart finds out what was kept.
 func (n *Node) Failed() <-chan struct{} { return n.failed }
 

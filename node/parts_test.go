@@ -303,7 +303,7 @@ func TestErrorsTravelBetweenNodes(t *testing.T) {
 	if nl, ok := errors.AsType[*NotLeaderError](err); !ok || nl.Leader != 3 || nl.Group != 7 {
 		t.Errorf("NotLeaderError arrives as %v", err)
 	}
-	if err := decodeError(9, encodeError(io.EOF)); NotApplied(err) {
+	if err = decodeError(9, encodeError(io.EOF)); NotApplied(err) {
 		t.Errorf("an error of no known kind arrives as %v, want ErrUnknownOutcome", err)
 	}
 	if err = decodeError(9, transport.ErrTooLarge); !errors.Is(err, ErrTooLarge) {
@@ -316,7 +316,7 @@ func TestErrorsTravelBetweenNodes(t *testing.T) {
 	if err = decodeError(9, both); NotApplied(err) {
 		t.Errorf("busy and unknown is %v, want ErrUnknownOutcome", err)
 	}
-	if err := decodeError(9, transport.ErrUnreachable); !NotApplied(err) {
+	if err = decodeError(9, transport.ErrUnreachable); !NotApplied(err) {
 		t.Errorf("unreachable is %v, want an error that says not applied", err)
 	}
 }

@@ -90,14 +90,18 @@ func (n *Node) viewLocal(
 	switch c {
 	case Stale:
 	case Linearizable:
-		if err := r.readBarrier(ctx); err != nil {
+		if err = r.readBarrier(ctx); err != nil {
 			return err
 		}
 	default:
 		return fmt.Errorf("%w: consistency %d", ErrInvalid, c)
 	}
 	n.metrics.reads.Add(1)
-	return r.machine.use(ctx, fn)
+	err = r.machine.use(ctx, fn)
+	if errors.Is(err, group.ErrFatal) {
+		n.stopReplica(r, fmt.Errorf("%w: %w", ErrFaulty, err))
+	}
+	return err
 }
 
 // readBarrier returns when the state machine has applied everything that was

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -319,4 +320,49 @@ func TestRemovedLearnerThatWasCutOff(t *testing.T) {
 	}
 	net.HealAll()
 	c.eventually("node 2 destroys its replica", func() bool { return c.nodes[2].replica(2) == nil })
+}
+
+// TestStateOfAnUnreadableReplicaIsDestroyed deletes a group of whose replica here
+// not even the record can be read. What its state machine stored must go all the same.
+func TestStateOfAnUnreadableReplicaIsDestroyed(t *testing.T) {
+	c := newCluster(t, 1)
+	c.createSpec(Spec{ID: 1, Kind: "hooked", Voters: []raftyard.NodeID{1}})
+	id := c.nodes[1].cluster
+	c.close(1)
+	store, err := storage.Open(storage.Options{
+		Dir: filepath.Join(c.dir, "1"), Cluster: id, Node: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := store.NewBatch()
+	b.Update(1, storage.Update{Meta: []byte("nonsense")})
+	if err := errors.Join(b.Commit(), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	c.open(1, nil)
+	if err := c.nodes[1].DeleteGroup(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("it is purged", func() bool {
+		st, ok := c.nodes[1].store.Replica(1)
+		return ok && st.Tombstone != nil && st.Tombstone.Purged
+	})
+	if got := c.destroyed.Load(); got != 1 {
+		t.Errorf("Destroy was called %d times, want once", got)
+	}
+}
+
+// TestFatalErrorOfAStateMachine: a store that many state machines share has failed.
+func TestFatalErrorOfAStateMachine(t *testing.T) {
+	c := newCluster(t, 1)
+	c.create(1, 1)
+	_, err := c.nodes[1].Propose(t.Context(), 1, []byte("fatal"))
+	if err == nil || NotApplied(err) {
+		t.Errorf("Propose = %v, want an unknown outcome", err)
+	}
+	<-c.nodes[1].Failed()
+	if err := c.nodes[1].Err(); !errors.Is(err, group.ErrFatal) {
+		t.Errorf("Err = %v, want what the state machine said", err)
+	}
 }
