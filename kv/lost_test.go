@@ -2,6 +2,7 @@ package kv
 
 import (
 	"errors"
+	"path/filepath"
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
@@ -13,8 +14,9 @@ import (
 // TestLostStoreRecordIsDamage: without it generations would be numbered from the
 // beginning again, over items that are still there.
 func TestLostStoreRecordIsDamage(t *testing.T) {
-	dir := t.TempDir()
-	s := openTestStore(t, dir)
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "state")
+	s := openTestStore(t, parent)
 	m := openMachine(t, s, testReplica(1))
 	put := encodePut([]byte("old"), []byte("v"), Cond{})
 	if _, err := m.Apply([]group.Command{{Index: 1, Data: put}}); err != nil {
