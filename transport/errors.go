@@ -35,9 +35,12 @@ var (
 var errProtocol = errors.New("protocol violated")
 
 // NotDelivered reports whether the request that ended with err was certainly
-// not handled by the peer and never will be. It is false for nil, and for errors
-// of the peer's handler: those were delivered.
+// not handled by the peer and never will be. It is false for nil, for errors of
+// the peer's handler, which were delivered, and whenever err holds [ErrUnknown].
 func NotDelivered(err error) bool {
+	if errors.Is(err, ErrUnknown) || errors.Is(err, errBody) {
+		return false
+	}
 	for _, known := range []error{ErrUnreachable, ErrBusy, ErrTooLarge, ErrInvalid} {
 		if errors.Is(err, known) {
 			return true

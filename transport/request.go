@@ -41,7 +41,7 @@ func (t *Transport) request(
 ) ([]byte, error) {
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, context.Cause(ctx))
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, ctx.Err())
 	case to == 0 || to == t.self.Node:
 		return nil, fmt.Errorf("%w: a node sends no requests to itself", ErrUnreachable)
 	case len(body)+requestOverhead > t.cfg.MaxFrameBytes:
@@ -60,7 +60,7 @@ func (t *Transport) request(
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		p.requests.giveUp(c, context.Cause(ctx))
+		p.requests.giveUp(c, ctx.Err())
 		<-c.done
 	}
 	return c.answer, c.err
@@ -140,8 +140,10 @@ func (rc *requestCargo) start(c *call) error {
 	return nil
 }
 
-// giveUp ends a call whose caller waits no longer, unless it has ended.
-func (rc *requestCargo) giveUp(c *call, cause error) {
+// giveUp ends a call whose caller waits no longer, unless it has ended. why is
+// not the cause of the caller's context: that may be an error of another request,
+// which would say of this one that it was not delivered.
+func (rc *requestCargo) giveUp(c *call, why error) {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
 	if c.ended {
@@ -153,7 +155,7 @@ func (rc *requestCargo) giveUp(c *call, cause error) {
 			rc.cancels = append(rc.cancels, c.id)
 			rc.poke()
 		}
-		c.endLocked(nil, fmt.Errorf("%w: %w", ErrUnknown, cause))
+		c.endLocked(nil, fmt.Errorf("%w: %w", ErrUnknown, why))
 		return
 	}
 	for i, other := range rc.waiting {
@@ -163,7 +165,7 @@ func (rc *requestCargo) giveUp(c *call, cause error) {
 			break
 		}
 	}
-	c.endLocked(nil, fmt.Errorf("%w: not sent in time: %w", ErrUnreachable, cause))
+	c.endLocked(nil, fmt.Errorf("%w: not sent in time: %w", ErrUnreachable, why))
 }
 
 // endLocked ends the call. The cargo's lock is held, and the call has not ended.

@@ -80,10 +80,11 @@ func answerOf(body []byte, err error) answer {
 	}
 	text := RemoteError{Message: truncate(err.Error(), maxErrorText)}
 	switch {
+	case errors.Is(err, ErrUnknown): // whatever the reason for not knowing
+		return answer{status: answerUnknown, err: text}
 	case errors.Is(err, ErrBusy):
 		return answer{status: answerBusy, err: text}
-	case errors.Is(err, ErrUnknown), errors.Is(err, context.Canceled),
-		errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		// A handler that was interrupted has not decided anything. Usually the
 		// caller has given up before it could read this.
 		return answer{status: answerUnknown, err: text}

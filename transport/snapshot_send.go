@@ -52,19 +52,15 @@ func (t *Transport) sendSnapshot(ctx context.Context, env *Envelope, body io.Wri
 	if env.Message.GetType() != raftpb.MsgSnap {
 		return fmt.Errorf("%w: %s", ErrInvalid, env.Message.GetType())
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	//nolint:contextcheck // ctx ends with the caller's and, by this, with the transport's
-	stop := context.AfterFunc(t.ctx, func() { cancel(ErrClosed) })
-	defer stop()
-	if t.ctx.Err() != nil { // what cancels ctx has a goroutine, and may come late
-		return fmt.Errorf("%w: %w", ErrUnreachable, ErrClosed)
-	}
+	ctx, end := t.bothContexts(ctx)
+	defer end(nil)
 
 	select {
 	case t.snapshotsOut <- struct{}{}:
 		defer func() { <-t.snapshotsOut }()
 	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ErrUnreachable, context.Cause(ctx))
 	}
 	conn, w, err := t.connect(ctx, env.To.Node, ClassSnapshot)
@@ -75,12 +71,34 @@ func (t *Transport) sendSnapshot(ctx context.Context, env *Envelope, body io.Wri
 	// The receiver may be slow to take data without being dead: whether it lives
 	// is told by its pings, which come whatever its handler does.
 	conn.writeTimeout = t.cfg.SnapshotStall
-	s := &snapshotSender{t: t, conn: conn, ctx: ctx, cancel: cancel, accepted: make(chan struct{})}
+	s := &snapshotSender{t: t, conn: conn, ctx: ctx, cancel: end, accepted: make(chan struct{})}
 	if size := sizeEnvelope(env) + batchOverhead; uint64(size) > w.maxFrame {
 		closeQuietly(conn)
 		return fmt.Errorf("%w: its message alone, for the peer", ErrTooLarge)
 	}
 	return s.send(env, body)
+}
+
+// bothContexts returns a context that ends with the caller's, with the transport
+// and by end. Its cause is never that of the caller's context, which may be an
+// error of another request and would be taken for one of this snapshot.
+func (t *Transport) bothContexts(
+	caller context.Context,
+) (ctx context.Context, end context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(caller))
+	stopCaller := context.AfterFunc(caller, func() { cancel(caller.Err()) })
+	stopOwn := context.AfterFunc(t.ctx, func() { cancel(ErrClosed) })
+	switch { // each of those has a goroutine, and may come late
+	case caller.Err() != nil:
+		cancel(caller.Err())
+	case t.ctx.Err() != nil:
+		cancel(ErrClosed)
+	}
+	return ctx, func(cause error) {
+		stopCaller()
+		stopOwn()
+		cancel(cause)
+	}
 }
 
 // snapshotSender is the sending end of one snapshot. The caller's goroutine
@@ -114,7 +132,7 @@ func (s *snapshotSender) send(env *Envelope, body io.WriterTo) error {
 	helpers.Go(s.read)
 	helpers.Go(s.ping)
 
-	delivered, err := s.write(env, body)
+	err := s.write(env, body)
 	if err == nil {
 		<-s.ctx.Done() // the verdict, or the loss of the connection
 	}
@@ -122,43 +140,40 @@ func (s *snapshotSender) send(env *Envelope, body io.WriterTo) error {
 	closeQuietly(s.conn)
 	helpers.Wait()
 
-	cause := context.Cause(s.ctx)
 	switch {
 	case errors.Is(err, errBody) && (s.verdict == nil || s.verdict.status != answerOK):
 		return err
 	case s.verdict != nil:
 		_, err = s.verdict.result()
 		return err
-	case !delivered:
-		return fmt.Errorf("%w: %w", ErrUnreachable, cause)
 	default:
-		return fmt.Errorf("%w: %w", ErrUnknown, cause)
+		return fmt.Errorf("%w: %w", ErrUnknown, context.Cause(s.ctx))
 	}
 }
 
-// write sends everything. delivered is false as long as the receiver's handler
-// cannot have been called.
-func (s *snapshotSender) write(env *Envelope, body io.WriterTo) (delivered bool, err error) {
+// write sends everything. As soon as the head may be on its way, the receiver's
+// handler may have been called: that it accepts can get lost.
+func (s *snapshotSender) write(env *Envelope, body io.WriterTo) error {
 	head := beginFrame(nil, frameSnapshot)
 	head = appendBatch(head, s.t.self.Node, env.To.Node, []Envelope{*env})
 	if err := s.writeFrame(endFrame(head, 0)); err != nil {
-		return false, err
+		return err
 	}
 	select {
 	case <-s.accepted:
 	case <-s.ctx.Done():
-		return false, context.Cause(s.ctx)
+		return context.Cause(s.ctx)
 	}
 	w := &chunkWriter{s: s, hash: sha256.New()}
 	if _, err := body.WriteTo(w); err != nil {
 		if w.err != nil {
-			return true, w.err
+			return w.err
 		}
 		abort := endFrame(appendAbort(beginFrame(nil, frameAbort), err.Error()), 0)
 		_ = s.writeFrame(abort) // closing the connection says it, too
-		return true, fmt.Errorf("%w: %w", errBody, err)
+		return fmt.Errorf("%w: %w", errBody, err)
 	}
-	return true, w.end()
+	return w.end()
 }
 
 func (s *snapshotSender) writeFrame(frame []byte) error {
