@@ -45,7 +45,7 @@ func TestCauseOfContextIsNoAnswer(t *testing.T) {
 	if NotApplied(err) || IsCode(err, CodePrecondition) || !errors.Is(err, context.Canceled) {
 		t.Errorf("a put that its node has = %v, want an unknown outcome", err)
 	}
-	if err := <-first; !NotApplied(err) || !IsCode(err, CodePrecondition) {
+	if err = <-first; !NotApplied(err) || !IsCode(err, CodePrecondition) {
 		t.Errorf("the refused put = %v, want %s", err, CodePrecondition)
 	}
 	_, err = c.Status(ctx)

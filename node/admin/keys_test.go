@@ -140,7 +140,8 @@ func TestConditions(t *testing.T) {
 			}
 			data.items = map[string]kv.Value{"k": {Revision: 1}}
 			got := ask(h, "DELETE", "/v1/groups/7/kv/k", "", tt.headers...)
-			if _, kept := data.items["k"]; got.StatusCode != tt.wantPut || kept != (tt.wantPut >= 300) {
+			_, kept := data.items["k"]
+			if got.StatusCode != tt.wantPut || kept != (tt.wantPut >= 300) {
 				t.Errorf("delete of a key at revision 1 = %d, kept %t, want %d",
 					got.StatusCode, kept, tt.wantPut)
 			}
