@@ -25,7 +25,9 @@ type Config struct {
 	// Default: 10s.
 	Timeout time.Duration
 
-	// HTTP sends the requests. Default: one with a connection pool of its own.
+	// HTTP sends the requests. Default: one with a connection pool of its own. A
+	// change that its Transport fails to send goes to another address only if that
+	// knows net/http/httptrace, and so tells that it had no connection.
 	HTTP *http.Client
 
 	// UserAgent names the program. Default: raftyard-client.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -88,5 +89,33 @@ func TestAnswerThatCannotBeRead(t *testing.T) {
 				t.Errorf("a read = %v, want an error without effect", err)
 			}
 		})
+	}
+}
+
+// mute is a RoundTripper that has the request served, loses the answer, and does
+// not know httptrace.
+type mute struct{ served atomic.Int64 }
+
+func (m *mute) RoundTrip(r *http.Request) (*http.Response, error) {
+	_, err := io.Copy(io.Discard, r.Body)
+	m.served.Add(1)
+	return nil, errors.Join(err, io.ErrUnexpectedEOF)
+}
+
+// TestTransportWithoutTrace: when nobody tells whether a change was sent, it is
+// taken to be, and not sent to a second node.
+func TestTransportWithoutTrace(t *testing.T) {
+	transport := &mute{}
+	c := newClient(t, Config{
+		Addrs: []string{"a:1", "b:1", "c:1"}, HTTP: &http.Client{Transport: transport},
+	})
+	_, err := c.Txn(t.Context(), 1, Txn{})
+	if n := transport.served.Load(); n != 1 || NotApplied(err) {
+		t.Errorf("sent %d times, then %v, want an unknown outcome after one", n, err)
+	}
+	transport.served.Store(0)
+	_, err = c.Status(t.Context())
+	if n := transport.served.Load(); n != 3 || !NotApplied(err) {
+		t.Errorf("a read was sent %d times, then %v, want every address", n, err)
 	}
 }

@@ -99,18 +99,16 @@ func (c *Client) attempt(
 		ctx, cancel = context.WithTimeout(ctx, limit)
 	}
 	defer cancel()
-	var sent, late atomic.Bool
+	fl := newFlight(c.cfg.HTTP.Transport)
+	var late atomic.Bool
 	timer := time.AfterFunc(limit, func() {
-		if r.changes() && !sent.Load() {
+		if r.changes() && !fl.sent() {
 			late.Store(true)
 			cancel()
 		}
 	})
 	defer timer.Stop()
-	rep, err := c.send(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		// From here on, some of the request may be on its way.
-		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
-	}), base, r)
+	rep, err := c.send(httptrace.WithClientTrace(ctx, fl.trace()), base, r)
 	if err == nil {
 		return rep, nil
 	}
@@ -120,7 +118,7 @@ func (c *Client) attempt(
 	case ended != nil:
 		err = ended // without its cause, which says nothing about this request
 	}
-	if r.changes() && sent.Load() {
+	if r.changes() && fl.sent() {
 		err = &UnknownError{Err: err}
 	}
 	return reply{}, err
