@@ -58,7 +58,9 @@ type Config struct {
 	// one peer, and how many of one peer's are being handled here. MaxRequests and
 	// MaxRequestBytes bound those of all peers that are being handled here, in
 	// number and by the size of bodies. What exceeds a bound ends with ErrBusy.
-	// Defaults: 512, 2048 and 64 MiB.
+	// MaxRequestBytes also bounds the answers that wait to be sent, of which one
+	// peer gets a half; one for which there is no room is dropped, and the request
+	// ends with ErrUnknown. Defaults: 512, 2048 and 64 MiB.
 	MaxRequestsPerPeer int
 	MaxRequests        int
 	MaxRequestBytes    int64

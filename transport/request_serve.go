@@ -9,8 +9,8 @@ import (
 	"github.com/raftyard/raftyard/internal/wire"
 )
 
-// requestGate bounds the requests of all peers that are being handled, from
-// their arrival until their answers are written.
+// requestGate bounds the requests of all peers that are being handled, and then
+// their answers until they are written, in number and in bytes.
 type requestGate struct {
 	maxCount int
 	maxBytes int64
@@ -31,6 +31,18 @@ func (g *requestGate) enter(size int) bool {
 	return true
 }
 
+// exchange counts an answer in place of its request, if there is room for it.
+func (g *requestGate) exchange(request, answer int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	more := int64(answer) - int64(request)
+	if more > 0 && g.bytes+more > g.maxBytes {
+		return false
+	}
+	g.bytes += more
+	return true
+}
+
 func (g *requestGate) leave(size int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -44,22 +56,25 @@ type requestServer struct {
 	t        *Transport
 	conn     *frameConn
 	from     Identity
-	maxFrame uint64 // that the peer takes
-	wake     chan struct{}
+	maxFrame uint64        // that the peer takes
+	wake     chan struct{} // for the writer: there is something to write
+	room     chan struct{} // for the reader: something was taken to be written
 	handlers sync.WaitGroup
 
 	mu      sync.Mutex
 	running map[uint64]context.CancelFunc
 	open    int // handled here or waiting to be written
 	out     []pending
-	broken  bool // nothing is written any more
+	answers int64 // bytes of answers that wait to be written
+	broken  bool  // nothing is written any more
 }
 
 // pending is a frame that waits to be written.
 type pending struct {
 	frame []byte
-	size  int  // of the request, as the gate counts it
-	held  bool // the request holds a place in the gate
+	size  int  // as the gate counts it
+	kept  int  // of size, what counts as an answer that waits
+	held  bool // it holds a place in the gate
 }
 
 // serveRequests serves until the connection fails or ctx ends.
@@ -67,12 +82,14 @@ func (t *Transport) serveRequests(ctx context.Context, c *frameConn, h *hello) e
 	s := &requestServer{
 		t: t, conn: c, from: h.from.Identity, maxFrame: h.maxFrame,
 		wake:    make(chan struct{}, 1),
+		room:    make(chan struct{}, 1),
 		running: make(map[uint64]context.CancelFunc),
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	wrote := make(chan struct{})
 	go func() {
 		defer close(wrote)
+		defer s.drop()
 		s.write(ctx)
 	}()
 	err := s.read(ctx)
@@ -80,7 +97,6 @@ func (t *Transport) serveRequests(ctx context.Context, c *frameConn, h *hello) e
 	closeQuietly(c)
 	s.handlers.Wait()
 	<-wrote
-	s.drop()
 	return err
 }
 
@@ -96,7 +112,7 @@ func (s *requestServer) read(ctx context.Context) error {
 			if len(body) != pingBody {
 				return fmt.Errorf("%w: ping of %d bytes", errProtocol, len(body))
 			}
-			err = s.post(pending{frame: appendFrame(nil, framePong, body)})
+			err = s.reply(appendFrame(nil, framePong, body))
 		case frameRequest:
 			err = s.request(ctx, body)
 		case frameCancel:
@@ -130,7 +146,7 @@ func (s *requestServer) request(ctx context.Context, body []byte) error {
 	}
 	if req.left <= 0 {
 		late := answer{status: answerLate, err: RemoteError{Message: "arrived after its deadline"}}
-		return s.post(pending{frame: s.answer(req.id, &late)})
+		return s.reply(s.answer(req.id, &late))
 	}
 	ctx, cancel := context.WithTimeout(ctx, req.left)
 	switch err := s.begin(&req, cancel); {
@@ -138,7 +154,7 @@ func (s *requestServer) request(ctx context.Context, body []byte) error {
 		cancel()
 		s.t.count.requestsBusy.Add(1)
 		busy := answerOf(nil, err)
-		return s.post(pending{frame: s.answer(req.id, &busy)})
+		return s.reply(s.answer(req.id, &busy))
 	case err != nil:
 		cancel()
 		return err
@@ -173,13 +189,39 @@ func (s *requestServer) handle(ctx context.Context, req *request) {
 	body, err := s.t.cfg.Handler.HandleRequest(ctx, s.from, req.kind, req.body)
 	s.t.count.requestsHandled.Add(1)
 	a := answerOf(body, err)
-	frame := s.answer(req.id, &a)
-
+	p := pending{frame: s.answer(req.id, &a), size: req.total, held: true}
+	if s.keep(req.total, len(p.frame)) {
+		p.size, p.kept = len(p.frame), len(p.frame)
+	} else {
+		dropped := answerOf(nil, fmt.Errorf("%w: it was handled, and its answer of %d bytes "+
+			"dropped: too many wait to be sent", ErrUnknown, len(p.frame)))
+		p.frame = s.answer(req.id, &dropped)
+	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	delete(s.running, req.id)
-	s.mu.Unlock()
-	// When the connection is broken, the caller knows, and the place is given back.
-	_ = s.post(pending{frame: frame, size: req.total, held: true})
+	if s.broken { // the caller knows: its connection is lost
+		s.releaseLocked(&p)
+		return
+	}
+	s.postLocked(p)
+}
+
+// keep reports whether there is room for an answer until it is written, and then
+// counts it in place of its request. The answers of one connection get half of the
+// room, or one answer, so that a peer that is slow to read leaves some for others.
+func (s *requestServer) keep(request, answer int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gate := &s.t.gate
+	if s.answers > 0 && s.answers+int64(answer) > gate.maxBytes/2 {
+		return false
+	}
+	if !gate.exchange(request, answer) {
+		return false
+	}
+	s.answers += int64(answer)
+	return true
 }
 
 // answer makes the frame of an answer. One that the peer would not take is
@@ -197,29 +239,43 @@ func (s *requestServer) answer(id uint64, a *answer) []byte {
 	return endFrame(appendAnswer(b, a), 0)
 }
 
-// post queues a frame to be written. The peer bounds how many frames it makes
-// us queue by what it sends, so it is held to the same number as its requests.
-func (s *requestServer) post(p pending) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken {
-		s.releaseLocked(&p)
-		return ErrClosed
+// reply queues a frame that holds no place in the gate. When many wait already it
+// does so itself, and with it the reader: the peer cannot make us queue more than
+// that, and if it reads nothing, writing fails.
+func (s *requestServer) reply(frame []byte) error {
+	for {
+		s.mu.Lock()
+		switch {
+		case s.broken:
+			s.mu.Unlock()
+			return ErrClosed
+		case len(s.out) < 2*s.t.cfg.MaxRequestsPerPeer+16:
+			s.postLocked(pending{frame: frame})
+			s.mu.Unlock()
+			return nil
+		}
+		s.mu.Unlock()
+		<-s.room
 	}
-	if !p.held && len(s.out) >= 2*s.t.cfg.MaxRequestsPerPeer+16 {
-		return fmt.Errorf("%w: it sends requests and does not read the answers", errProtocol)
-	}
+}
+
+func (s *requestServer) postLocked(p pending) {
 	s.out = append(s.out, p)
+	signal(s.wake)
+}
+
+// signal leaves a value in a channel that has room for one.
+func signal(c chan<- struct{}) {
 	select {
-	case s.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 func (s *requestServer) releaseLocked(p *pending) {
 	if p.held {
 		s.open--
+		s.answers -= int64(p.kept)
 		s.t.gate.leave(p.size)
 	}
 }
@@ -241,9 +297,7 @@ func (s *requestServer) write(ctx context.Context) {
 			}
 			err := s.conn.writeFrames(buf, n)
 			s.mu.Lock()
-			for i := range taken {
-				s.releaseLocked(&taken[i])
-			}
+			s.writtenLocked(taken)
 			s.mu.Unlock()
 			if err != nil {
 				closeQuietly(s.conn) // the reader notices
@@ -267,16 +321,23 @@ func (s *requestServer) collect(buf []byte) ([]byte, []pending) {
 	if s.out = s.out[n:]; len(s.out) == 0 {
 		s.out = nil
 	}
+	signal(s.room)
 	return buf, taken
 }
 
-// drop gives back the places of what was not written.
+// writtenLocked gives back what the frames have held.
+func (s *requestServer) writtenLocked(frames []pending) {
+	for i := range frames {
+		s.releaseLocked(&frames[i])
+	}
+}
+
+// drop gives back the places of what was not written, and ends waiting for room.
 func (s *requestServer) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.broken = true
-	for i := range s.out {
-		s.releaseLocked(&s.out[i])
-	}
+	s.writtenLocked(s.out)
 	s.out = nil
+	signal(s.room)
 }
