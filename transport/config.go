@@ -79,9 +79,12 @@ type Config struct {
 	// also of all that are received. Default: 128 MiB/s. Negative: no bound.
 	SnapshotBytesPerSecond int64
 
-	// SnapshotStall is how long the receiver's handler may take nothing of a
-	// snapshot before its sender gives up. Default: 1 min.
-	SnapshotStall time.Duration
+	// SnapshotStall is how long the receiver's handler may take nothing of what was
+	// sent of a snapshot, and SnapshotVerdict how long it may take to return after
+	// it has taken everything, before the sender gives up. Defaults: 1 min and
+	// 10 min.
+	SnapshotStall   time.Duration
+	SnapshotVerdict time.Duration
 
 	// MaxConnections bounds the connections that peers have dialled, and
 	// MaxConnectionsPerPeer those of one peer. Defaults: 1024 and 32.
@@ -129,6 +132,7 @@ func (c Config) withDefaults() Config {
 	c.MaxSnapshotsIn = cmp.Or(c.MaxSnapshotsIn, 4)
 	c.SnapshotBytesPerSecond = cmp.Or(c.SnapshotBytesPerSecond, 128<<20)
 	c.SnapshotStall = cmp.Or(c.SnapshotStall, time.Minute)
+	c.SnapshotVerdict = cmp.Or(c.SnapshotVerdict, 10*time.Minute)
 	c.MaxConnections = cmp.Or(c.MaxConnections, 1024)
 	c.MaxConnectionsPerPeer = cmp.Or(c.MaxConnectionsPerPeer, 32)
 	c.DialTimeout = cmp.Or(c.DialTimeout, 2*time.Second)
@@ -188,6 +192,7 @@ func (c *Config) checkTimes(check func(ok bool, format string, args ...any)) {
 	}{
 		{"RequestTimeout", c.RequestTimeout},
 		{"SnapshotStall", c.SnapshotStall},
+		{"SnapshotVerdict", c.SnapshotVerdict},
 		{"DialTimeout", c.DialTimeout},
 		{"PingInterval", c.PingInterval},
 		{"MinBackoff", c.MinBackoff},
@@ -195,6 +200,11 @@ func (c *Config) checkTimes(check func(ok bool, format string, args ...any)) {
 	} {
 		check(d.value > 0, "%s is %v, want more than zero", d.name, d.value)
 	}
+	// The handler cannot take what the rate keeps back.
+	within := float64(c.SnapshotBytesPerSecond) * c.SnapshotStall.Seconds()
+	check(within < 0 || within >= float64(c.MaxSnapshotsIn)*chunkBytes,
+		"SnapshotBytesPerSecond is %d, want enough for %d snapshots to get %d bytes within %v",
+		c.SnapshotBytesPerSecond, c.MaxSnapshotsIn, chunkBytes, c.SnapshotStall)
 	check(c.DeadAfter >= 2*c.PingInterval,
 		"DeadAfter is %v, want at least twice PingInterval, %v", c.DeadAfter, c.PingInterval)
 	check(c.MaxBackoff >= c.MinBackoff,

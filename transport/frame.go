@@ -29,8 +29,8 @@ const (
 	frameHello     frameType = 1  // dialler: who I am, and whom I want
 	frameWelcome   frameType = 2  // acceptor: who I am
 	frameRefusal   frameType = 3  // acceptor: why I do not want this connection
-	framePing      frameType = 4  // dialler, and receiver of a snapshot
-	framePong      frameType = 5  // acceptor
+	framePing      frameType = 4  // dialler; of class snapshot also the acceptor
+	framePong      frameType = 5  // acceptor, but not of class snapshot
 	frameEnvelopes frameType = 6  // class raft
 	frameRequest   frameType = 7  // class request, dialler
 	frameCancel    frameType = 8  // class request, dialler

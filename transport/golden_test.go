@@ -80,6 +80,8 @@ func goldenAnswer(t *testing.T, d *datadriven.TestData) []byte {
 		return appendFrame(nil, frameAnswer, appendAnswer(wire.AppendUvarint(nil, id), &outcome))
 	case "accept":
 		return appendFrame(nil, frameAccept, nil)
+	case "taken":
+		return appendFrame(nil, framePing, appendTaken(nil, 256<<10))
 	case "chunk":
 		return appendFrame(nil, frameChunk, appendChunk(nil, 256<<10, input))
 	case "end":

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -89,8 +90,10 @@ func (r *snapshotReceiver) receive(
 	pinging, quit := context.WithCancel(ctx)
 	var helper sync.WaitGroup
 	helper.Go(func() {
-		pingEvery(pinging, r.t.cfg.PingInterval, func(frame []byte) error {
-			err := r.writeFrame(frame)
+		var frame []byte
+		pingEvery(pinging, r.t.cfg.PingInterval, func() error {
+			frame = appendTaken(beginFrame(frame[:0], framePing), body.taken.Load())
+			err := r.writeFrame(endFrame(frame, 0))
 			if err != nil {
 				cancel() // the sender is gone: the handler should stop
 			}
@@ -121,10 +124,11 @@ type snapshotBody struct {
 	t      *Transport
 	conn   *frameConn
 	hash   hash.Hash
-	buf    []byte // of the last frame
-	rest   []byte // of the last chunk, in buf
-	offset uint64 // of what comes after rest
-	err    error  // how the stream has ended; io.EOF only if it is whole
+	buf    []byte        // of the last frame
+	rest   []byte        // of the last chunk, in buf
+	offset uint64        // of what comes after rest
+	taken  atomic.Uint64 // bytes that the handler has been given
+	err    error         // how the stream has ended; io.EOF only if it is whole
 }
 
 // Read implements [io.Reader].
@@ -137,6 +141,7 @@ func (b *snapshotBody) Read(p []byte) (int, error) {
 	}
 	n := copy(p, b.rest)
 	b.rest = b.rest[n:]
+	b.taken.Add(uint64(n))
 	return n, nil
 }
 

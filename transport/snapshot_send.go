@@ -68,10 +68,13 @@ func (t *Transport) sendSnapshot(ctx context.Context, env *Envelope, body io.Wri
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	defer t.admission.leave(env.To.Node, conn.Conn)
-	// The receiver may be slow to take data without being dead: whether it lives
-	// is told by its pings, which come whatever its handler does.
+	// The receiver may be slow to take data without being dead: whether it lives,
+	// and how far its handler is, is told by its pings.
 	conn.writeTimeout = t.cfg.SnapshotStall
-	s := &snapshotSender{t: t, conn: conn, ctx: ctx, cancel: end, accepted: make(chan struct{})}
+	s := &snapshotSender{
+		t: t, conn: conn, ctx: ctx, cancel: end, accepted: make(chan struct{}),
+		progress: progress{stall: t.cfg.SnapshotStall, verdict: t.cfg.SnapshotVerdict},
+	}
 	if size := sizeEnvelope(env) + batchOverhead; uint64(size) > w.maxFrame {
 		closeQuietly(conn)
 		return fmt.Errorf("%w: its message alone, for the peer", ErrTooLarge)
@@ -112,6 +115,8 @@ type snapshotSender struct {
 	accepted chan struct{} // closed when the receiver wants the body
 
 	writing sync.Mutex // held while frames are written
+
+	progress progress // of the receiver's handler
 
 	// verdict is what the receiver has said, set by the reader before ctx ends.
 	verdict *answer
@@ -196,8 +201,18 @@ func (s *snapshotSender) read() {
 		buf = body
 		switch {
 		case typ == framePing:
+			taken, err := decodeTaken(body)
+			if err != nil {
+				s.cancel(fmt.Errorf("%w: %w", errProtocol, err))
+				return
+			}
+			if err = s.progress.heard(taken, time.Now()); err != nil {
+				s.cancel(err)
+				return
+			}
 		case typ == frameAccept && !accepted:
 			accepted = true
+			s.progress.begin(time.Now())
 			close(s.accepted)
 		case typ == frameVerdict:
 			a, err := decodeVerdict(append([]byte(nil), body...))
@@ -216,20 +231,21 @@ func (s *snapshotSender) read() {
 }
 
 // ping tells the receiver that the sender is alive while body takes its time.
-func (s *snapshotSender) ping() { pingEvery(s.ctx, s.t.cfg.PingInterval, s.writeFrame) }
+func (s *snapshotSender) ping() {
+	ping := appendFrame(nil, framePing, make([]byte, pingBody))
+	pingEvery(s.ctx, s.t.cfg.PingInterval, func() error { return s.writeFrame(ping) })
+}
 
-// pingEvery writes a ping at each interval until ctx ends or writing fails. It
-// returns the error of writing.
-func pingEvery(ctx context.Context, d time.Duration, write func(frame []byte) error) {
+// pingEvery calls ping at each interval until ctx ends or ping fails.
+func pingEvery(ctx context.Context, d time.Duration, ping func() error) {
 	ticker := time.NewTicker(d)
 	defer ticker.Stop()
-	ping := appendFrame(nil, framePing, make([]byte, pingBody))
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if write(ping) != nil {
+			if ping() != nil {
 				return
 			}
 		}
@@ -276,10 +292,11 @@ func (w *chunkWriter) flush() {
 		w.err = fmt.Errorf("%w: %w", err, context.Cause(w.s.ctx))
 		return
 	}
+	w.offset += uint64(len(data))
+	w.s.progress.sending(w.offset, false)
 	if w.err = w.s.writeFrame(endFrame(w.buf, 0)); w.err != nil {
 		return
 	}
-	w.offset += uint64(len(data))
 	w.s.t.count.snapshotBytesSent.Add(uint64(len(data)))
 	w.buf = w.buf[:0]
 }
@@ -290,6 +307,7 @@ func (w *chunkWriter) end() error {
 	if w.err != nil {
 		return w.err
 	}
+	w.s.progress.sending(w.offset, true)
 	e := snapshotEnd{size: w.offset}
 	w.hash.Sum(e.hash[:0])
 	return w.s.writeFrame(endFrame(appendEnd(beginFrame(nil, frameEnd), &e), 0))
