@@ -21,8 +21,8 @@ type Config struct {
 	// tried in order, beginning with the one that answered last.
 	Addrs []string
 
-	// Timeout ends a call whose context has no deadline, with all its retries.
-	// Default: 10s.
+	// Timeout ends a call whose context has no deadline, with all its retries. What
+	// [Client.SetMembers] shall wait is added to it. Default: 10s.
 	Timeout time.Duration
 
 	// HTTP sends the requests. Default: one with a connection pool of its own. A
@@ -120,7 +120,7 @@ func (c *Client) Addrs() []string {
 func (c *Client) call(ctx context.Context, req request) (*answer, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.cfg.Timeout)
+		ctx, cancel = context.WithTimeout(ctx, c.cfg.Timeout+req.wait)
 		defer cancel()
 	}
 	failed := make([]error, len(c.bases))

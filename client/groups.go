@@ -83,19 +83,17 @@ func (c *Client) DeleteGroup(ctx context.Context, id raftyard.GroupID) error {
 	return err
 }
 
-// SetMembers sets the wanted members. With a wait it returns when the group has
-// them, or with an error when it has not after that time.
+// SetMembers sets the wanted members. With a wait, of at most 5 minutes, it returns
+// when the group has them, or with a [Problem] whose outcome is unknown when it has
+// not after that time, or a little before ctx ends.
 func (c *Client) SetMembers(
 	ctx context.Context, id raftyard.GroupID, m Members, wait time.Duration,
 ) (*Group, error) {
 	req, err := request{
-		method: http.MethodPut, path: groupPath(id) + "/members", query: url.Values{},
+		method: http.MethodPut, path: groupPath(id) + "/members", wait: max(wait, 0),
 	}.withJSON(m)
 	if err != nil {
 		return nil, err
-	}
-	if wait > 0 {
-		req.query.Set("wait", wait.String())
 	}
 	return call[Group](ctx, c, req)
 }

@@ -27,6 +27,7 @@ type request struct {
 	query  url.Values
 	header http.Header
 	body   []byte
+	wait   time.Duration // what the node shall wait beside its timeout
 }
 
 // changes reports whether the request may change something.
@@ -124,13 +125,25 @@ func (c *Client) attempt(
 	return reply{}, err
 }
 
+// times divides the time that is left into what the node gets for the request and
+// what it waits afterwards, so that its own answer comes before the end.
+func (r *request) times(left time.Duration) (timeout, wait time.Duration) {
+	left = max(left-grace, grace/2)
+	wait = min(r.wait, maxNodeTimeout)
+	timeout = max(left-wait, min(left/2, time.Second))
+	return min(timeout, maxNodeTimeout), min(wait, left-timeout)
+}
+
 // send sends the request and reads the reply.
 func (c *Client) send(ctx context.Context, base *url.URL, r request) (reply, error) {
 	query := url.Values{}
 	maps.Copy(query, r.query)
 	if deadline, ok := ctx.Deadline(); ok {
-		left := min(max(time.Until(deadline)-grace, grace/2), maxNodeTimeout)
-		query.Set("timeout", left.Round(time.Millisecond).String())
+		timeout, wait := r.times(time.Until(deadline))
+		query.Set("timeout", timeout.Round(time.Millisecond).String())
+		if wait > 0 {
+			query.Set("wait", wait.Round(time.Millisecond).String())
+		}
 	}
 	target := base.String() + r.path + "?" + query.Encode()
 	req, err := http.NewRequestWithContext(ctx, r.method, target, bytes.NewReader(r.body))

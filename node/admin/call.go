@@ -26,9 +26,11 @@ type call struct {
 	handler *Handler
 	w       *recorder
 	r       *http.Request
+	came    *http.Request // r as it came, whose context has no deadline of ours
 	started time.Time
-	route   *route // nil until it is known
-	rawKey  string // the escaped key of a path that has one
+	limit   time.Duration // from started to the deadline
+	route   *route        // nil until it is known
+	rawKey  string        // the escaped key of a path that has one
 	query   url.Values
 
 	group   *raftyard.GroupID // of the path, for problems
@@ -99,10 +101,11 @@ func (c *call) checkParams(rt *route) error {
 	return nil
 }
 
-// limitTo ends the request after a time.
+// limitTo ends the request after a time, in place of the one before.
 func (c *call) limitTo(timeout time.Duration) {
+	c.limit = timeout
 	deadline := c.started.Add(timeout)
-	ctx, cancel := context.WithDeadline(c.r.Context(), deadline)
+	ctx, cancel := context.WithDeadline(c.came.Context(), deadline)
 	c.cleanup = append(c.cleanup, cancel)
 	c.r = c.r.WithContext(ctx)
 	control := http.NewResponseController(c.w)

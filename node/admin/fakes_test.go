@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/kv"
@@ -35,6 +36,7 @@ type fakeNode struct {
 	// groupErr is the answer of Group alone.
 	groupErr error
 	block    chan struct{} // when not nil, Group waits for it or for the context
+	left     time.Duration // until the deadline of the last SetMembers
 }
 
 func (f *fakeNode) note(call string) error {
@@ -88,8 +90,15 @@ func (f *fakeNode) SetMembers(
 	ctx context.Context, id raftyard.GroupID, _ node.Members, wait bool,
 ) (node.GroupStatus, error) {
 	call := "members " + id.String()
-	if _, ok := ctx.Deadline(); wait && ok {
+	deadline, ok := ctx.Deadline()
+	if wait && ok {
 		call += " wait"
+	}
+	f.mu.Lock()
+	f.left = time.Until(deadline)
+	f.mu.Unlock()
+	if f.block != nil && wait {
+		<-ctx.Done()
 	}
 	return node.GroupStatus{}, f.note(call)
 }

@@ -207,6 +207,9 @@ func (h *Handler) setMembers(c *call) error {
 	if err != nil {
 		return err
 	}
+	if wait > 0 { // beside the time to decide
+		c.limitTo(c.limit + wait)
+	}
 	var doc membersDoc
 	err = c.json(&doc, maxJSONBytes)
 	if err != nil {
@@ -216,13 +219,13 @@ func (h *Handler) setMembers(c *call) error {
 	if err != nil {
 		return err
 	}
-	if wait > 0 {
-		c.limitTo(wait)
-	}
-	status, err := h.cfg.Node.SetMembers(c.r.Context(), id, want, wait > 0)
-	if wait > 0 && errors.Is(err, node.ErrChangeInProgress) {
+	ctx := c.r.Context()
+	status, err := h.cfg.Node.SetMembers(ctx, id, want, wait > 0)
+	if wait > 0 && ctx.Err() != nil && errors.Is(err, node.ErrChangeInProgress) {
+		// It may be decided, and only not reached in time. A refusal, because of
+		// another change, does not take until then.
 		p := toProblem(err)
-		p.Outcome = client.OutcomeUnknown // it may be decided, and only not reached in time
+		p.Outcome = client.OutcomeUnknown
 		return p
 	}
 	if err != nil {

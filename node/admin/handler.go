@@ -107,7 +107,7 @@ func New(cfg Config) (*Handler, error) {
 
 // ServeHTTP serves one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{handler: h, w: &recorder{ResponseWriter: w}, r: r, started: time.Now()}
+	c := &call{handler: h, w: &recorder{ResponseWriter: w}, r: r, came: r, started: time.Now()}
 	h.metrics.inFlight.Inc()
 	defer func() { //nolint:contextcheck // the call holds it
 		if reason := recover(); reason != nil {

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/raftyard/raftyard/client"
 	"github.com/raftyard/raftyard/kv"
@@ -120,19 +122,41 @@ func TestExpectedEpochZero(t *testing.T) {
 }
 
 // TestMembersNotReached: a change that is waited for and not there in time may go
-// on by itself, so nobody may read that it was not made.
+// on by itself, so nobody may read that it was not made. One that is refused has
+// not been made, waited for or not.
 func TestMembersNotReached(t *testing.T) {
-	h, n, _ := newHandler(t, Config{})
-	n.err = fmt.Errorf("group 7: %w: decided but not reached", node.ErrChangeInProgress)
-	for target, want := range map[string]string{
-		"/v1/groups/7/members?wait=1s": client.OutcomeUnknown,
-		"/v1/groups/7/members":         client.OutcomeNotApplied,
-	} {
-		p := problemOf(t, ask(h, "PUT", target, `{"voters":[1]}`))
-		if p.Code != client.CodeChangeUnderWay || p.Outcome != want {
-			t.Errorf("%s = %s %s, want %s", target, p.Code, p.Outcome, want)
+	synctest.Test(t, func(t *testing.T) {
+		h, n, _ := newHandler(t, Config{})
+		n.err = fmt.Errorf("group 7: %w", node.ErrChangeInProgress)
+		check := func(target, want string) {
+			t.Helper()
+			p := problemOf(t, ask(h, "PUT", target, `{"voters":[1]}`))
+			if p.Code != client.CodeChangeUnderWay || p.Outcome != want {
+				t.Errorf("%s = %s %s, want %s", target, p.Code, p.Outcome, want)
+			}
 		}
-	}
+		check("/v1/groups/7/members", client.OutcomeNotApplied)
+		check("/v1/groups/7/members?wait=1s", client.OutcomeNotApplied)
+		n.block = make(chan struct{}) // it ends with the request
+		check("/v1/groups/7/members?wait=1s", client.OutcomeUnknown)
+	})
+}
+
+// TestWaitIsBesideTheTimeout: a wait that is longer than the timeout is had whole.
+func TestWaitIsBesideTheTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, n, _ := newHandler(t, Config{})
+		for query, want := range map[string]time.Duration{
+			"?wait=30s": 40 * time.Second, "?wait=30s&timeout=2s": 32 * time.Second,
+			"": 10 * time.Second, "?timeout=2s": 2 * time.Second,
+			"?wait=5m&timeout=5m": 10 * time.Minute,
+		} {
+			ask(h, "PUT", "/v1/groups/7/members"+query, `{"voters":[1]}`)
+			if n.left != want {
+				t.Errorf("%s is given %v, want %v", query, n.left, want)
+			}
+		}
+	})
 }
 
 // TestHosts: what a name of another site leads here for is refused.

@@ -58,14 +58,13 @@ returns when it is there.`,
 	return cmd
 }
 
-// waitFor is how long the node shall wait, a little less than the command does.
+// waitFor is how long the node shall wait: as long as the command has, of which
+// the client leaves what the rest of the request takes.
 func (a *app) waitFor(wait bool) time.Duration {
 	if !wait {
 		return 0
 	}
-	const answer = 500 * time.Millisecond
-	timeout := time.Duration(a.flags.timeout)
-	return max(timeout-answer, timeout/2)
+	return time.Duration(a.flags.timeout)
 }
 
 func (a *app) leaderCommand() *cobra.Command {
