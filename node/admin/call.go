@@ -60,20 +60,18 @@ func (c *call) begin(rt *route) error {
 	if err != nil {
 		return err
 	}
-	control := http.NewResponseController(c.w)
-	if rt.vital {
-		// It may run long, and the deadline of the request before must not end it.
-		ignoreUnsupported(control.SetWriteDeadline(time.Time{}))
-		return nil
+	slots := c.handler.slots
+	if rt.vital != nil {
+		slots = rt.vital
 	}
 	select {
-	case c.handler.slots <- struct{}{}:
-		c.cleanup = append(c.cleanup, func() { <-c.handler.slots })
+	case slots <- struct{}{}:
+		c.cleanup = append(c.cleanup, func() { <-slots })
 	default:
 		return newProblem(client.CodeOverloaded,
-			"%d requests are being served, which is the limit", cap(c.handler.slots))
+			"%d requests are being served, which is the limit", cap(slots))
 	}
-	timeout, err := c.timeout()
+	timeout, err := c.timeout(rt)
 	if err != nil {
 		return err
 	}
@@ -88,7 +86,7 @@ func (c *call) begin(rt *route) error {
 // consistency must not get another one in silence. Probes and metrics take what
 // comes, since their clients add things of their own.
 func (c *call) checkParams(rt *route) error {
-	if rt.vital {
+	if rt.vital != nil {
 		return nil
 	}
 	known := append([]string{"timeout"}, rt.params...)
@@ -117,12 +115,11 @@ func (c *call) limitTo(timeout time.Duration) {
 func ignoreUnsupported(error) {}
 
 // timeout returns how long the request may take.
-func (c *call) timeout() (time.Duration, error) {
-	timeout, err := c.duration("timeout", c.handler.cfg.DefaultTimeout)
-	if err != nil {
-		return 0, err
+func (c *call) timeout(rt *route) (time.Duration, error) {
+	if rt.vital != nil {
+		return c.handler.cfg.DefaultTimeout, nil
 	}
-	return timeout, nil
+	return c.duration("timeout", c.handler.cfg.DefaultTimeout)
 }
 
 // duration returns a parameter that is a Go duration or a number of seconds.

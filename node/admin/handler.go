@@ -40,8 +40,9 @@ type Config struct {
 	// MaxTimeout is the longest that a request may ask for. Default: 5m.
 	MaxTimeout time.Duration
 
-	// MaxInFlight bounds the requests that are served at once; probes and
-	// metrics are not counted. More are answered 429. Default: 4096.
+	// MaxInFlight bounds the requests that are served at once; probes on the one
+	// hand, and metrics and profiles on the other, are counted apart, 64 of each.
+	// More are answered 429. Default: 4096.
 	MaxInFlight int
 
 	// MaxBodyBytes bounds the bodies that are in memory at once. More are
@@ -149,8 +150,9 @@ type route struct {
 	serve   func(c *call) error
 	// changes: the request may change something.
 	changes bool
-	// vital: it is answered however busy the node is, and has no deadline.
-	vital bool
+	// vital, when not nil: it is answered however busy the node is, and has slots
+	// of its own.
+	vital chan struct{}
 	// params are those of the query that it has beside timeout.
 	params []string
 	// does is a line for the index.

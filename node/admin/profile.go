@@ -74,7 +74,9 @@ func (c *call) record(absent uint64, start func(*bytes.Buffer) error, stop func(
 	if err := start(&b); err != nil {
 		return newProblem(client.CodeOverloaded, "%v", err)
 	}
-	timer := time.NewTimer(time.Duration(seconds) * time.Second)
+	length := time.Duration(seconds) * time.Second
+	c.limitTo(length + c.limit)
+	timer := time.NewTimer(length)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

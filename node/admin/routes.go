@@ -104,17 +104,24 @@ func (h *Handler) keyRoutes() []methodRoute {
 	}
 }
 
+// vitalSlots is how many probes, and how many scrapes, are served at once.
+const vitalSlots = 64
+
+// vitalRoutes registers what is asked of a node that is in trouble. Probes do not
+// share slots with what has long answers, which somebody may not read: a supervisor
+// would restart the process for that.
 func (h *Handler) vitalRoutes() {
-	vital := func(path, does string, serve func(*call) error) {
-		h.handle(http.MethodGet, &route{pattern: path, serve: serve, vital: true, does: does})
+	probes, scrapes := make(chan struct{}, vitalSlots), make(chan struct{}, vitalSlots)
+	vital := func(slots chan struct{}, path, does string, serve func(*call) error) {
+		h.handle(http.MethodGet, &route{pattern: path, serve: serve, vital: slots, does: does})
 	}
-	vital("/livez", "whether the process works", h.livez)
-	vital("/readyz", "whether the node has started", h.readyz)
-	vital("/metrics", "metrics for Prometheus", h.metrics.serve)
+	vital(probes, "/livez", "whether the process works", h.livez)
+	vital(probes, "/readyz", "whether the node has started", h.readyz)
+	vital(scrapes, "/metrics", "metrics for Prometheus", h.metrics.serve)
 	if !h.cfg.DisableProfiles {
-		vital("/debug/pprof", "", h.profileIndex)
-		vital("/debug/pprof/{$}", "profiles of the process", h.profileIndex)
-		vital("/debug/pprof/{name}", "", h.profile)
+		vital(scrapes, "/debug/pprof", "", h.profileIndex)
+		vital(scrapes, "/debug/pprof/{$}", "profiles of the process", h.profileIndex)
+		vital(scrapes, "/debug/pprof/{name}", "", h.profile)
 	}
 }
 
