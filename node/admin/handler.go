@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -82,6 +83,7 @@ type Handler struct {
 	slots   chan struct{}       // one for each request that is being served
 	bodies  *semaphore.Weighted // bytes of bodies in memory
 	metrics *metrics
+	refresh func(context.Context) error // see refresher
 }
 
 // New returns a handler. It has no goroutine and nothing to close.
@@ -96,6 +98,7 @@ func New(cfg Config) (*Handler, error) {
 		origins: http.NewCrossOriginProtection(),
 		slots:   make(chan struct{}, cfg.MaxInFlight),
 		bodies:  semaphore.NewWeighted(cfg.MaxBodyBytes),
+		refresh: refresher(cfg.Node),
 	}
 	m, err := newMetrics(cfg.Metrics)
 	if err != nil {

@@ -15,54 +15,6 @@ import (
 	"github.com/raftyard/raftyard/node"
 )
 
-// kvKind is the kind of group that holds keys.
-const kvKind = "kv"
-
-// A kinder knows the kind of a group at once. A node that is one spares each
-// request for a key a look at the list of groups.
-type kinder interface {
-	Kind(id raftyard.GroupID) (kind string, ok bool)
-}
-
-// keyGroup returns the group in the path if it may hold keys. A command for keys
-// must never reach the state machine of another kind, which would take it for
-// one of its own.
-func (c *call) keyGroup() (raftyard.GroupID, error) {
-	id, err := c.groupID()
-	if err != nil {
-		return 0, err
-	}
-	h := c.handler
-	if h.cfg.KV == nil {
-		return 0, newProblem(client.CodeUnsupported, "this node serves no keys")
-	}
-	if id == raftyard.SystemGroup {
-		return 0, newProblem(client.CodeUnsupported, "group 0 is the system group, it has no keys")
-	}
-	kind, ok, err := h.kindOf(c, id)
-	if err != nil {
-		return 0, err
-	}
-	// One that is not known here may have been created just now on another node.
-	if ok && kind != kvKind {
-		return 0, newProblem(client.CodeUnsupported,
-			"the group is of kind %q, only those of kind %s have keys", kind, kvKind)
-	}
-	return id, nil
-}
-
-func (h *Handler) kindOf(c *call, id raftyard.GroupID) (kind string, ok bool, err error) {
-	if k, isKinder := h.cfg.Node.(kinder); isKinder {
-		kind, ok = k.Kind(id)
-		return kind, ok, nil
-	}
-	groups, _, err := h.cfg.Node.Groups(c.r.Context(), node.GroupFilter{After: id - 1, Limit: 1})
-	if err != nil || len(groups) == 0 || groups[0].ID != id {
-		return "", false, err
-	}
-	return groups[0].Kind, true, nil
-}
-
 // key returns the group and the key of the path.
 func (c *call) key() (raftyard.GroupID, []byte, error) {
 	id, err := c.keyGroup()

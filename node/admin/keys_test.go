@@ -17,6 +17,7 @@ import (
 
 	"github.com/raftyard/raftyard/client"
 	"github.com/raftyard/raftyard/kv"
+	"github.com/raftyard/raftyard/node"
 )
 
 // newServer serves a handler on loopback and returns a client of it.
@@ -182,6 +183,29 @@ func TestOtherKindsHaveNoKeys(t *testing.T) {
 		if p.Code != client.CodeUnsupported || data.rev != 0 {
 			t.Errorf("%s = %s, want %s", method, p.Code, client.CodeUnsupported)
 		}
+	}
+	h, n, data := newHandler(t, Config{})
+	n.kind = "" // not heard of yet
+	n.stored.Kind = "ledger"
+	for _, method := range []string{"GET", "PUT", "DELETE"} {
+		p := problemOf(t, ask(h, method, "/v1/groups/7/kv/k", ""))
+		if p.Code != client.CodeUnsupported || data.rev != 0 {
+			t.Errorf("%s in a group unheard of = %s", method, p.Code)
+		}
+	}
+	n.groupErr = node.ErrGroupNotFound
+	if p := problemOf(t, ask(h, "PUT", "/v1/groups/7/kv/k", "v")); p.Code !=
+		client.CodeGroupNotFound {
+		t.Errorf("in no group = %s, want %s", p.Code, client.CodeGroupNotFound)
+	}
+	h.refresh = func(context.Context) error { return node.ErrNoLeader }
+	p := problemOf(t, ask(h, "PUT", "/v1/groups/7/kv/k", "v"))
+	if p.Code != client.CodeNotReady || p.Outcome != client.OutcomeNotApplied || data.rev != 0 {
+		t.Errorf("without a registry = %s, want %s", p.Code, client.CodeNotReady)
+	}
+	h.refresh = func(context.Context) error { n.kind = "kv"; return nil }
+	if got := ask(h, "PUT", "/v1/groups/7/kv/k", "v"); got.StatusCode != http.StatusCreated {
+		t.Errorf("in a group that was just created = %d, want 201", got.StatusCode)
 	}
 	h, err := New(Config{Node: &fakeNode{kind: "kv"}})
 	if err != nil {
