@@ -2,13 +2,11 @@ package storage
 
 import "slices"
 
-// spaceLimits say how much room dead records may take: that of what was
-// overwritten in time is not counted, see slots.trim.
-//
-// They are what a store may hold for nothing, so small beside a memtable's worth
-// of tables. The share of a group is so large that a group of small records never
-// reaches it: 256 KiB are two thousand records of a hundred bytes, and deleting
-// pays only for records that are much larger than the deletion.
+// spaceLimits say how much room records may take beyond what the logs have needed
+// lately, see slots.trim. That is held for nothing: for all groups together four
+// memtables, little beside level 0. The share of a group is so large that one of
+// small records hardly reaches it, two thousand of a hundred bytes; deleting pays
+// only for records that are much larger than the deletion.
 type spaceLimits struct {
 	group int64 // bytes, each group
 	store int64 // bytes, all groups together
@@ -16,8 +14,15 @@ type spaceLimits struct {
 
 func defaultSpaceLimits() spaceLimits { return spaceLimits{group: 256 << 10, store: 64 << 20} }
 
-// trimChunk is how many groups are looked at while commits wait.
-const trimChunk = 256
+const (
+	// trimChunk is how many groups are looked at while commits wait.
+	trimChunk = 256
+
+	// trimBacklog is the garbage with which no more is added to it: it must not
+	// grow without a bound where logs are cut so slowly and are so busy that they
+	// could be trimmed after each cut.
+	trimBacklog = 4096
+)
 
 // giveBack finds the free slots that hold too much and makes them garbage, which
 // batches and collect delete. The deletion, not an overwriting with something
@@ -59,7 +64,7 @@ func (s *Store) trim(some []*replica, allow int64) error {
 		return err
 	}
 	for _, r := range some {
-		if r.log != nil { // still
+		if r.log != nil && s.garbage.size.Load() < trimBacklog { // live, still
 			s.garbage.add(r.log.group, r.slots.trim(allow))
 		}
 	}

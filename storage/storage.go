@@ -112,7 +112,7 @@ type Options struct {
 	CacheBytes int64
 
 	// MemTableSize is the size of Badger's memtables in bytes; several may be
-	// in memory at once. A batch is limited to 15 % of it. Default: 32 MiB, see
+	// in memory at once. A batch is limited to 15 % of it. Default: 16 MiB, see
 	// [badgerdb.DefaultMemTableSize] for what that trades.
 	MemTableSize int64
 

@@ -52,8 +52,9 @@ const (
 	// something now and then.
 	quietCommits = 20
 
-	// quietLooks is how many quiet looks make the database quiet: a minute.
-	quietLooks = 30
+	// quietLooks is how many quiet looks make the database quiet: two minutes, so
+	// that whoever tidies up after a load has deleted what it wants to delete.
+	quietLooks = 60
 
 	// reclaimPart is the part of the database that must be gained, at most, to be
 	// worth the writing of the rest.
@@ -133,8 +134,8 @@ func (r *reclaimer) look() {
 	r.judged = r.seen
 }
 
-// Reclaim does at once what else is done when the database has been quiet for a
-// minute: if much of it may be deleted or overwritten, it returns that disk space
+// Reclaim does at once what else is done when the database has been quiet for two
+// minutes: if much of it may be deleted or overwritten, it returns that disk space
 // by merging all tables. It gives up when many commits come meanwhile.
 func (db *DB) Reclaim() error { return db.reclaimer.judge() }
 

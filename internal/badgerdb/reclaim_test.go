@@ -170,7 +170,7 @@ func TestReclaimIsInterrupted(t *testing.T) {
 	// The compactions of the usual kind run again.
 	burst(t, db, 1500)
 	deadline := newDeadline(t)
-	for db.Levels()[0].NumTables >= 10 {
+	for db.Levels()[0].NumTables >= db.Opts().NumLevelZeroTables {
 		deadline.wait("level 0 to be compacted")
 	}
 
