@@ -149,6 +149,7 @@ type fakeKV struct {
 	items map[string]kv.Value
 	txn   kv.Txn // the last one
 	stale bool   // of the last read
+	short bool   // Txn is done, and gives no results
 }
 
 func (f *fakeKV) check(key []byte, c kv.Cond) error {
@@ -238,6 +239,9 @@ func (f *fakeKV) Txn(_ context.Context, _ raftyard.GroupID, t kv.Txn) (kv.TxnRes
 	defer f.mu.Unlock()
 	f.txn = t
 	out := kv.TxnResult{Succeeded: true, Revision: 5}
+	if f.short {
+		return out, nil
+	}
 	for _, op := range t.Then {
 		out.Results = append(out.Results, kv.OpResult{
 			Kind: op.Kind, Found: true, Value: kv.Value{Data: []byte("v"), Revision: 3},

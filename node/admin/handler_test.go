@@ -15,6 +15,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/client"
+	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/kv"
 	"github.com/raftyard/raftyard/node"
 )
@@ -239,7 +240,15 @@ func TestErrorMapping(t *testing.T) {
 		},
 		{err: kv.ErrEmptyKey, wantStatus: 400, wantCode: client.CodeInvalid},
 		{err: kv.ErrFailed, wantStatus: 503, wantCode: client.CodeStoreFailed},
-		{err: errors.New("odd"), wantStatus: 500, wantCode: client.CodeInternal},
+		{err: node.ErrDropped, wantStatus: 503, wantCode: client.CodeNotLeader, wantRetry: true},
+		{
+			err: errors.Join(node.ErrClosed, group.ErrUnknown), wantStatus: 504,
+			wantCode: client.CodeOutcomeUnknown, wantUnknown: true,
+		},
+		{
+			err: errors.New("odd"), wantStatus: 500, wantCode: client.CodeInternal,
+			wantUnknown: true,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.err.Error(), func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/raftyard/raftyard/client"
+	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/kv"
 	"github.com/raftyard/raftyard/node"
 )
@@ -125,6 +126,7 @@ type mapping struct {
 func mappings() []mapping {
 	return []mapping{
 		{node.ErrUnknownOutcome, client.CodeOutcomeUnknown},
+		{group.ErrUnknown, client.CodeOutcomeUnknown},
 		{kv.ErrReplayed, client.CodeOutcomeUnknown},
 		{node.ErrGroupNotFound, client.CodeGroupNotFound},
 		{node.ErrNodeNotFound, client.CodeNodeNotFound},
@@ -153,6 +155,7 @@ func mappings() []mapping {
 		{node.ErrClosed, client.CodeClosing},
 		{node.ErrNotReady, client.CodeNotReady},
 		{node.ErrNoLeader, client.CodeNoLeader},
+		{node.ErrDropped, client.CodeNotLeader},
 		{node.ErrTimeout, client.CodeTimeout},
 		{node.ErrQueryFailed, client.CodeInternal},
 		{context.DeadlineExceeded, client.CodeTimeout},
@@ -160,7 +163,8 @@ func mappings() []mapping {
 	}
 }
 
-// toProblem returns the problem that err is.
+// toProblem returns the problem that err is. Its outcome is that of a change: of a
+// request that only reads, nothing is unknown.
 func toProblem(err error) *client.Problem {
 	if p, ok := errors.AsType[*client.Problem](err); ok {
 		return p
@@ -173,10 +177,9 @@ func toProblem(err error) *client.Problem {
 	if nl, ok := errors.AsType[*node.NotLeaderError](err); ok {
 		return withData(newProblem(notLeaderCode(nl), "%v", err), err)
 	}
+	// Nobody knows it, so nobody knows whether it came before the effect or after.
 	p := newProblem(client.CodeInternal, "%v", err)
-	if !node.NotApplied(err) {
-		p.Outcome = client.OutcomeUnknown
-	}
+	p.Outcome = client.OutcomeUnknown
 	return p
 }
 

@@ -69,6 +69,18 @@ func TestEveryProblemHasAnOutcome(t *testing.T) {
 	}
 }
 
+// TestFailureAfterTheCommit: what goes wrong once the transaction is applied does
+// not say that it is not.
+func TestFailureAfterTheCommit(t *testing.T) {
+	h, _, data := newHandler(t, Config{})
+	data.short = true
+	p := problemOf(t, ask(h, "POST", "/v1/groups/7/txn",
+		`{"then":[{"op":"put","key":"k","value":"v"}]}`))
+	if p.Code != client.CodeInternal || p.Outcome != client.OutcomeUnknown {
+		t.Errorf("applied, and answered %s %s", p.Code, p.Outcome)
+	}
+}
+
 // TestDetails: the detail does not repeat the title, nor what Go calls things.
 func TestDetails(t *testing.T) {
 	for _, tt := range []struct {
