@@ -33,9 +33,8 @@ type call struct {
 	rawKey  string        // the escaped key of a path that has one
 	query   url.Values
 
-	group   *raftyard.GroupID // of the path, for problems
-	cleanup []func()          // in reverse order, when the request ends
-	abort   bool              // the answer is half sent and cannot be mended
+	cleanup []func() // in reverse order, when the request ends
+	abort   bool     // the answer is half sent and cannot be mended
 
 	bodyFailed bool // the rest of the body is not worth waiting for
 }
@@ -202,8 +201,22 @@ func (c *call) groupID() (raftyard.GroupID, error) {
 	if err != nil {
 		return 0, err
 	}
-	c.group = new(raftyard.GroupID(id))
 	return raftyard.GroupID(id), nil
+}
+
+// pathGroup returns the group that the path is about, if it names one, also when
+// the request gets no further than that. It is for problems.
+func (c *call) pathGroup() *raftyard.GroupID {
+	rest, ok := strings.CutPrefix(c.r.URL.EscapedPath(), "/v1/groups/")
+	if !ok {
+		return nil
+	}
+	text, _, _ := strings.Cut(rest, "/")
+	id, err := pathID(text, "group", 0)
+	if err != nil {
+		return nil
+	}
+	return new(raftyard.GroupID(id))
 }
 
 func pathID(text, what string, least uint64) (uint64, error) {
@@ -295,7 +308,7 @@ func (c *call) fail(err error) {
 	}
 	p := toProblem(err)
 	if p.Group == nil {
-		p.Group = c.group
+		p.Group = c.pathGroup()
 	}
 	if isRead(c.r) { // nothing could have happened
 		p.Outcome = client.OutcomeNotApplied

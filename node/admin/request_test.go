@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/client"
 	"github.com/raftyard/raftyard/kv"
 	"github.com/raftyard/raftyard/node"
@@ -78,6 +79,27 @@ func TestFailureAfterTheCommit(t *testing.T) {
 		`{"then":[{"op":"put","key":"k","value":"v"}]}`))
 	if p.Code != client.CodeInternal || p.Outcome != client.OutcomeUnknown {
 		t.Errorf("applied, and answered %s %s", p.Code, p.Outcome)
+	}
+}
+
+// TestEveryProblemNamesItsGroup, however early it is found.
+func TestEveryProblemNamesItsGroup(t *testing.T) {
+	h, _, _ := newHandler(t, Config{})
+	for request, want := range map[string]raftyard.GroupID{
+		"PUT /v1/groups/7/kv/k?bogus=1": 7, "GET /v1/groups/7/kv/k?timeout=0": 7,
+		"POST /v1/groups/7/kv/k": 7, "PATCH /v1/groups/7": 7, "PUT /v1/groups/7/snapshot": 7,
+		"DELETE /v1/groups/7?x=1": 7, "GET /v1/groups/7/": 7, "PUT /v1/groups/0": 0,
+	} {
+		method, target, _ := strings.Cut(request, " ")
+		p := problemOf(t, ask(h, method, target, ""))
+		if p.Group == nil || *p.Group != want {
+			t.Errorf("%s: group %v in %v, want %d", request, p.Group, p, want)
+		}
+	}
+	for _, target := range []string{"/v1/groups/x", "/v1/groups/07", "/v1/nodes/0", "/v1/group/7"} {
+		if p := problemOf(t, ask(h, "GET", target, "")); p.Group != nil {
+			t.Errorf("%s: group %d, want none", target, *p.Group)
+		}
 	}
 }
 
