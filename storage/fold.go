@@ -139,6 +139,10 @@ func (f *found) newestHead() (head, error) {
 			break
 		}
 	}
+	// A part beyond the newest head is the rest of a record whose front is lost.
+	if n := len(f.records); n > 0 && f.records[n-1].seq > seq {
+		return newest, fmt.Errorf("record %d has no part 0", f.records[n-1].seq)
+	}
 	if seq == 0 {
 		return newest, errors.New("there is no record of the hard state and the log")
 	}

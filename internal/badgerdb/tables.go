@@ -1,31 +1,71 @@
 package badgerdb
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
+	"github.com/dgraph-io/badger/v4/pb"
 	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/ristretto/v2/z"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
 )
 
 // checkTables reads every table once and verifies the checksums of all its
 // blocks, as Badger does in its mode OnTableRead. Left to Badger, a table with a
 // broken index or first or last block would end the process, in a goroutine of
 // Badger's own, and other damage would leave goroutines behind.
-//
-// A table that the MANIFEST does not name is deleted by Badger. That is right for
-// what an interrupted flush or compaction has left, whose input is still there.
-// It is loss when the end of the MANIFEST is gone: then nothing else holds
-// versions as new as those of the table.
 func checkTables(f files, m badger.Manifest, w walSummary, bopts badger.Options) error {
+	named, err := namedTables(f, m)
+	if err != nil {
+		return err
+	}
+	ever, err := everNamed(filepath.Join(f.dir, badger.ManifestFilename))
+	if err != nil {
+		return err
+	}
+	for _, name := range f.tables {
+		id, ok := table.ParseFileID(name)
+		if !ok {
+			return fmt.Errorf("%w: %s is not a name that a table has", ErrDamaged, name)
+		}
+		if _, listed := m.Tables[id]; listed {
+			continue
+		}
+		version, err := tableVersion(f.dir, id, bopts.Compression)
+		if err != nil {
+			continue // half written, so its input has not been deleted
+		}
+		if lostTable(version, named, ever[id], w) {
+			return fmt.Errorf("%w: %s does not name table %s, which holds data newer than all"+
+				" others: the end of %s is lost",
+				ErrDamaged, badger.ManifestFilename, name, badger.ManifestFilename)
+		}
+	}
+	return nil
+}
+
+// lostTable reports whether a whole table that the MANIFEST does not name holds
+// what nothing else does. Badger deletes such tables. That is right for what an
+// interrupted flush or compaction has left: the log of the one is still there, and
+// the other is not newer than its input. It is loss when the end of the MANIFEST,
+// which named the table, is gone.
+func lostTable(version, named uint64, everNamed bool, w walSummary) bool {
+	return version > max(named, w.newest) ||
+		(!everNamed && version > named && !w.holds(version))
+}
+
+// namedTables checks the tables that the MANIFEST names and returns the newest
+// version in them.
+func namedTables(f files, m badger.Manifest) (uint64, error) {
 	var newest atomic.Uint64
-	newest.Store(w.newest)
 	var g errgroup.Group
 	g.SetLimit(4)
 	for id, tm := range m.Tables {
@@ -40,28 +80,8 @@ func checkTables(f files, m badger.Manifest, w walSummary, bopts badger.Options)
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	for _, name := range f.tables {
-		id, ok := table.ParseFileID(name)
-		if !ok {
-			return fmt.Errorf("%w: %s is not a name that a table has", ErrDamaged, name)
-		}
-		if _, named := m.Tables[id]; named {
-			continue
-		}
-		version, err := tableVersion(f.dir, id, bopts.Compression)
-		if err != nil {
-			continue // half written, so its input has not been deleted
-		}
-		if version > newest.Load() {
-			return fmt.Errorf("%w: %s does not name table %s, which holds data newer than all"+
-				" others: the end of %s is lost",
-				ErrDamaged, badger.ManifestFilename, name, badger.ManifestFilename)
-		}
-	}
-	return nil
+	err := g.Wait()
+	return newest.Load(), err
 }
 
 // tableVersion returns the newest version in a table.
@@ -96,4 +116,31 @@ func tableVersion(dir string, id uint64, c options.CompressionType) (version uin
 		return 0, err
 	}
 	return t.MaxVersion(), nil
+}
+
+// everNamed returns the tables that the MANIFEST has named at any time.
+func everNamed(path string) (map[uint64]bool, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	ids := make(map[uint64]bool)
+	for b = b[min(8, len(b)):]; len(b) >= 8; {
+		size := uint64(binary.BigEndian.Uint32(b))
+		if b = b[8:]; size > uint64(len(b)) {
+			break // its end, which Badger cuts off
+		}
+		var set pb.ManifestChangeSet
+		if err := proto.Unmarshal(b[:size], &set); err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, badger.ManifestFilename, err)
+		}
+		for _, c := range set.Changes {
+			ids[c.Id] = true
+		}
+		b = b[size:]
+	}
+	return ids, nil
 }

@@ -175,6 +175,17 @@ func startsOwnEntry(b []byte) bool {
 // walSummary is what all logs of a database hold.
 type walSummary struct {
 	newest uint64 // version of the newest whole transaction, zero when there is none
+	logs   []walContent
+}
+
+// holds reports whether a log holds the transaction.
+func (w walSummary) holds(version uint64) bool {
+	for _, c := range w.logs {
+		if c.first <= version && version <= c.last {
+			return true
+		}
+	}
+	return false
 }
 
 // checkWALs reads every write-ahead log and tells a torn end, which is what a
@@ -203,6 +214,7 @@ func checkWALs(f files, log *slog.Logger) (walSummary, error) {
 			prev = c
 		}
 		sum.newest = max(sum.newest, c.last)
+		sum.logs = append(sum.logs, c)
 	}
 	return sum, nil
 }
@@ -240,6 +252,13 @@ func readSparse(path string) (b []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
+	// A log that was just begun when the power failed has its size, but no page: its
+	// header is zeros, like all that follows. Badger finds it empty.
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	size = max(size, min(info.Size(), walHeaderSize))
 	b = make([]byte, size)
 	n, err := io.ReadFull(f, b)
 	if err != nil && n < len(b) {

@@ -1,0 +1,57 @@
+package badgerdb
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestNewLogThatIsAHole: a power cut, or a kill in the wrong moment, leaves a
+// write-ahead log that was just begun with its name and size, but without a page.
+func TestNewLogThatIsAHole(t *testing.T) {
+	o := testOptions(t)
+	db := mustOpen(t, o)
+	put(t, db, "k", "v")
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(o.Dir, "09999.mem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = errors.Join(f.Truncate(2*o.MemTableSize), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	db = mustOpen(t, o)
+	if got := get(t, db, "k"); got != "v" {
+		t.Errorf("k = %s, want v", got)
+	}
+	if err = db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestManifestCutWithActiveLog: the MANIFEST loses its last change, which named a
+// flushed table, while the active log holds newer transactions. Badger would
+// delete the table.
+func TestManifestCutWithActiveLog(t *testing.T) {
+	value := strings.Repeat("v", 10_000)
+	o := killed(t, testOptions(t), func(db *DB) {
+		before := len(db.Tables())
+		for n := 0; len(db.Tables()) == before; n++ {
+			put(t, db, fmt.Sprintf("key-%04d", n), value)
+		}
+		put(t, db, "newer", "x")
+	})
+	edit(t, filepath.Join(o.Dir, "MANIFEST"), func(b []byte) []byte { return b[:len(b)-3] })
+	db, err := Open(o)
+	if !errors.Is(err, ErrDamaged) {
+		t.Errorf("Open = %v, want ErrDamaged: acknowledged keys would be gone", err)
+	}
+	if err == nil {
+		_ = db.Close() // the test has failed already
+	}
+}
