@@ -106,6 +106,10 @@ func (t *Transport) serve(raw net.Conn, h *hello) error {
 }
 
 func (t *Transport) serveRaft(c *frameConn, from Identity) error {
+	ts, turn, ok := t.admission.turn(from.Node, c.Conn)
+	if !ok {
+		return errOutdated
+	}
 	var buf, out []byte
 	for {
 		typ, body, err := c.readFrame(buf)
@@ -127,7 +131,9 @@ func (t *Transport) serveRaft(c *frameConn, from Identity) error {
 			if !aliases {
 				buf = trim(body)
 			}
-			t.deliver(from, batch)
+			if err = ts.deliver(turn, func() { t.deliver(from, batch) }); err != nil {
+				return err
+			}
 		default:
 			return unexpected(typ, ClassRaft)
 		}

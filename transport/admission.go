@@ -1,8 +1,10 @@
 package transport
 
 import (
+	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/raftyard/raftyard"
 )
@@ -23,12 +25,37 @@ type admission struct {
 type member struct {
 	process
 	conns map[io.Closer]entered
+	turns *turns
 }
 
 // entered says what a connection is.
 type entered struct {
 	class   Class
 	inbound bool
+	turn    uint64 // of an inbound connection for messages
+}
+
+// turns keeps the messages of one node in order when a connection takes the place
+// of another: the goroutine of the older one may still have some, which must not
+// come after those of the newer one.
+type turns struct {
+	latest atomic.Uint64
+
+	mu sync.Mutex // held while messages are delivered
+}
+
+// errOutdated ends a connection whose place another one has taken.
+var errOutdated = errors.New("another connection has taken its place")
+
+// deliver calls f, alone, unless the turn is over.
+func (ts *turns) deliver(turn uint64, f func()) error {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if ts.latest.Load() != turn {
+		return errOutdated
+	}
+	f()
+	return nil
 }
 
 // maxMembers bounds how many nodes are remembered. Those that are not connected
@@ -61,7 +88,7 @@ func (a *admission) enter(p *process, class Class, inbound bool, c io.Closer) *R
 		if !a.makeRoomLocked() {
 			return refuse(RefusedFull, "%d nodes are connected", len(a.members))
 		}
-		m = &member{conns: make(map[io.Closer]entered)}
+		m = &member{conns: make(map[io.Closer]entered), turns: new(turns)}
 		a.members[p.Node] = m
 	}
 	outdated = m.outdated(p, class, inbound)
@@ -72,11 +99,28 @@ func (a *admission) enter(p *process, class Class, inbound bool, c io.Closer) *R
 		return refuse(RefusedFull, "node %d has %d connections open", p.Node, len(m.conns))
 	}
 	m.process = *p
-	m.conns[c] = entered{class: class, inbound: inbound}
+	e := entered{class: class, inbound: inbound}
 	if inbound {
 		a.in++
+		if class == ClassRaft {
+			e.turn = m.turns.latest.Add(1)
+		}
 	}
+	m.conns[c] = e
 	return nil
+}
+
+// turn returns the turn of an inbound connection for messages, unless another one
+// has taken its place already.
+func (a *admission) turn(node raftyard.NodeID, c io.Closer) (ts *turns, turn uint64, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m := a.members[node]
+	if m == nil {
+		return nil, 0, false
+	}
+	e, ok := m.conns[c]
+	return m.turns, e.turn, ok
 }
 
 // judge says whether p may be the process that the node has now.
