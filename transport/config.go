@@ -41,7 +41,9 @@ type Config struct {
 
 	Handler Handler
 
-	// Logger gets what an operator should know, at a limited rate. Default: none.
+	// Logger gets what an operator should know, at a limited rate, from a goroutine
+	// of its own: one that blocks loses records and holds up only Close. Default:
+	// none.
 	Logger *slog.Logger
 
 	// MaxFrameBytes is the greatest frame that is sent or taken, and so a little

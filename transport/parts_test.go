@@ -197,12 +197,15 @@ func TestLimitedLogCountsWhatItKeepsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		l := newLimitedLog(slog.New(slog.NewTextHandler(&out, nil)), time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		go l.run(ctx)
 		for range 10 {
 			l.warn("trouble", 1)
 			l.warn("trouble", 2)
 		}
 		time.Sleep(time.Minute)
 		l.warn("trouble", 1)
+		synctest.Wait()
 		got := out.String()
 		if n := strings.Count(got, "trouble"); n != 3 || !strings.Contains(got, "suppressed=9") {
 			t.Errorf("logged %q, want 3 lines, the last with suppressed=9", got)
@@ -212,6 +215,36 @@ func TestLimitedLogCountsWhatItKeepsBack(t *testing.T) {
 		}
 		if len(l.seen) > maxLogKeys {
 			t.Errorf("%d keys are kept, want at most %d", len(l.seen), maxLogKeys)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestLoggerThatBlocks holds up nobody, and is told how much it has missed.
+func TestLoggerThatBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimitedLog(slog.New(slog.DiscardHandler), time.Minute)
+		release := make(chan struct{})
+		var last logRecord
+		l.log = func(r *logRecord) {
+			<-release
+			last = *r
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go l.run(ctx)
+		l.warn("trouble", 0)
+		synctest.Wait() // the logger has that one
+		for n := range uint64(maxLogRecords + 7) {
+			l.warn("flood", n)
+		}
+		close(release)
+		synctest.Wait()
+		l.warn("trouble", 1)
+		cancel()
+		synctest.Wait()
+		if last.event != "trouble" || len(last.attrs) != 1 || last.attrs[0].Value.Int64() != 7 {
+			t.Errorf("the last record is %v, want 7 dropped ones in it", last)
 		}
 	})
 }

@@ -100,6 +100,7 @@ func start(cfg Config, listener net.Listener) *Transport {
 	}
 	t.wg.Go(t.accept)
 	t.wg.Go(func() { t.reporter.run(ctx) })
+	t.wg.Go(func() { t.log.run(ctx) })
 	return t
 }
 
@@ -218,8 +219,8 @@ func (t *Transport) Peers() []PeerStatus {
 
 // Close ends all connections and waits until no goroutine is left and no method
 // of the handler is running. Requests and snapshots that are under way end with
-// an error. It takes as long as the handler's methods take to return, whether or
-// not peers answer. Calls after the first do nothing.
+// an error. It takes as long as the handler's methods, and the logger's, take to
+// return, whether or not peers answer. Calls after the first do nothing.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	if t.closed {
