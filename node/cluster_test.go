@@ -81,6 +81,12 @@ func (c *cluster) config(id raftyard.NodeID, l net.Listener) Config {
 				return &hooked{c: c, env: env}, nil
 			},
 		},
+		diskFree: func(dir string) int64 {
+			if c.full[id].Load() {
+				return 0
+			}
+			return diskFree(dir)
+		},
 		Logger: slog.New(slog.NewTextHandler(testWriter{c.t},
 			&slog.HandlerOptions{Level: slog.LevelError})),
 	}

@@ -117,6 +117,9 @@ type Config struct {
 
 	// Version is the program's version, told to users.
 	Version string
+
+	// diskFree tells how much is free; tests set it.
+	diskFree func(dir string) int64
 }
 
 // A Network makes a node's transport. [transport.Memory] is one.
@@ -134,6 +137,9 @@ func (c Config) withDefaults() Config {
 	c.SnapshotSends = cmp.Or(c.SnapshotSends, 4)
 	c.SnapshotReceives = cmp.Or(c.SnapshotReceives, 4)
 	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
+	if c.diskFree == nil {
+		c.diskFree = diskFree
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

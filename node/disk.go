@@ -45,30 +45,38 @@ func (l DiskLevel) String() string {
 // diskEvery is how often free space is looked at.
 const diskEvery = 250 * time.Millisecond
 
+// databases is how many there are to be opened: the log, and the state that a state
+// machine of the program keeps, which is taken to be like it.
+const databases = 2
+
 // disk is what is known of the free space.
 type disk struct {
 	free  atomic.Int64
 	level atomic.Int32
 
-	// floor is what the memory-mapped files of both databases may still take at
-	// any moment; the other levels are multiples of it.
+	// floor is what it takes to open the databases again; the other levels are
+	// multiples of it.
 	floor atomic.Int64
 	probe func() int64 // returns the free bytes, negative if unknown
+	need  func() int64 // returns the floor; nil: it stays as it is
 }
 
 func (d *disk) current() DiskLevel { return DiskLevel(d.level.Load()) }
 
 // look brings the level up to date and reports whether it has changed.
 func (d *disk) look() (level DiskLevel, changed bool) {
+	if d.need != nil {
+		d.floor.Store(d.need())
+	}
 	free, floor := d.probe(), d.floor.Load()
 	switch {
 	case free < 0:
 		level = DiskOK // it cannot be known; do not stop working for that
 	case free < floor:
 		level = DiskFloor
-	case free < 2*floor:
+	case free < floor+floor/2:
 		level = DiskHard
-	case free < 3*floor:
+	case free < 2*floor:
 		level = DiskSoft
 	}
 	d.free.Store(free)

@@ -115,8 +115,8 @@ func (n *Node) start(ctx context.Context) error {
 		return fmt.Errorf("node: %w", err)
 	}
 	n.store = store
-	n.disk.probe = func() int64 { return diskFree(n.cfg.Dir) }
-	n.disk.floor.Store(store.Reserve() / 8)
+	n.disk.probe = func() int64 { return n.cfg.diskFree(n.cfg.Dir) }
+	n.disk.need = func() int64 { return databases * store.OpenSpace() }
 	n.disk.look()
 	if err := n.checkLimits(); err != nil {
 		return err

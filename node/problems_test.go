@@ -119,8 +119,8 @@ func TestDiskLevels(t *testing.T) {
 		free int64
 		want DiskLevel
 	}{
-		{1000, DiskOK},
-		{300, DiskOK},
+		{1000, DiskOK}, {200, DiskOK}, {199, DiskSoft}, {149, DiskHard}, {99, DiskFloor},
+		{0, DiskFloor}, {-1, DiskOK}, {170, DiskSoft},
 		{299, DiskSoft},
 		{199, DiskHard},
 		{99, DiskFloor},
@@ -145,8 +145,8 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := c.nodes[3]
-	room := full.disk.floor.Swap(1 << 60)
-	full.disk.look()
+	c.full[3].Store(true)
+	c.eventually("the node sees it", func() bool { return full.disk.current() == DiskFloor })
 	if _, err := full.Propose(t.Context(), 1, []byte("b")); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("Propose at the full node = %v, want ErrDiskFull", err)
 	}
@@ -157,8 +157,7 @@ func TestFullDisk(t *testing.T) {
 	if err := full.Err(); err != nil {
 		t.Error(err)
 	}
-	full.disk.floor.Store(room)
-	full.disk.look()
+	c.full[3].Store(false)
 	c.eventually("node 3 catches up", func() bool {
 		return slices.Equal(c.words(3, 1), []string{"a", "c"})
 	})

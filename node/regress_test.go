@@ -61,6 +61,7 @@ type hooks struct {
 	onApply        atomic.Pointer[func(env group.Env, word string)]
 	panicInWriteTo atomic.Bool
 	destroyed      atomic.Int32
+	full           [8]atomic.Bool // by node id: its disk is
 }
 
 // holdWord makes the state machine on a node stop before it applies a word. It

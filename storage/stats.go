@@ -27,6 +27,10 @@ type stats struct {
 	cacheHits, cacheMisses, recordsRead              atomic.Int64
 }
 
+// OpenSpace returns how many bytes of free disk space the store would need to be
+// opened again, as it is now.
+func (s *Store) OpenSpace() int64 { return s.db.OpenSpace() }
+
 // Reserve returns how many bytes of free disk space the store should have while
 // it runs. Badger writes through memory maps, where a full disk is a fatal signal:
 // with less than this, stop taking work that grows.

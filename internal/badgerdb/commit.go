@@ -81,6 +81,18 @@ func (db *DB) Reserve() int64 {
 		2*int64(o.NumLevelZeroTablesStall)*o.MemTableSize
 }
 
+// OpenSpace returns how many bytes of free disk space the database would need to
+// be opened again, as it is now. With less than this a node that stops cannot come
+// back.
+func (db *DB) OpenSpace() int64 {
+	o := db.Opts()
+	var tables int64
+	for _, l := range db.Levels() {
+		tables += l.Size
+	}
+	return openSpace(numMemtables+1, tables, o.MemTableSize, o)
+}
+
 // View runs fn with a read-only transaction at the newest commit.
 func (db *DB) View(fn func(*badger.Txn) error) error {
 	s := db.Snapshot()

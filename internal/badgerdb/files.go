@@ -133,8 +133,7 @@ func readManifest(f files, bopts badger.Options) (m badger.Manifest, err error) 
 // checkSpace demands room for the memtables and write-ahead logs that may be
 // written and for the output of the compactions that may start at once.
 func checkSpace(f files, memTable int64, bopts badger.Options) error {
-	need := int64(len(f.wals)+numMemtables+2) * memTable * 115 / 100
-	need += min(f.bytes, int64(bopts.NumLevelZeroTables)*memTable+2*bopts.BaseLevelSize)
+	need := openSpace(len(f.wals), f.bytes, memTable, bopts)
 	free, err := freeSpace(f.dir)
 	if err != nil {
 		return fmt.Errorf("free space of %s: %w", f.dir, err)
@@ -145,4 +144,11 @@ func checkSpace(f files, memTable int64, bopts badger.Options) error {
 			ErrNoSpace, f.dir, free>>20, need>>20)
 	}
 	return nil
+}
+
+// openSpace is how many bytes must be free for a database to open: what its logs
+// and memtables may take, and what the first compaction may.
+func openSpace(wals int, tables, memTable int64, bopts badger.Options) int64 {
+	return int64(wals+numMemtables+2)*memTable*115/100 +
+		min(tables, int64(bopts.NumLevelZeroTables)*memTable+2*bopts.BaseLevelSize)
 }
