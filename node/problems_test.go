@@ -119,14 +119,16 @@ func TestDiskLevels(t *testing.T) {
 		free int64
 		want DiskLevel
 	}{
-		{1000, DiskOK}, {200, DiskOK}, {199, DiskSoft}, {149, DiskHard}, {99, DiskFloor},
-		{0, DiskFloor}, {-1, DiskOK}, {170, DiskSoft},
-		{299, DiskSoft},
-		{199, DiskHard},
+		{1000, DiskOK},
+		{200, DiskOK},
+		{199, DiskSoft},
+		{150, DiskSoft},
+		{149, DiskHard},
+		{100, DiskHard},
 		{99, DiskFloor},
 		{0, DiskFloor},
 		{-1, DiskOK},
-		{250, DiskSoft},
+		{170, DiskSoft},
 	} {
 		free = tt.free
 		if got, _ := d.look(); got != tt.want || d.current() != tt.want {
