@@ -3,6 +3,8 @@ package transport
 import (
 	"fmt"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/wire"
 )
@@ -14,11 +16,17 @@ const (
 )
 
 const (
-	// maxEnvelopes and maxEntries bound what one frame holds. A decoded message
-	// or entry takes up to a hundred times the bytes of an empty one on the wire,
-	// so the length of the frame alone would not bound the memory.
+	// maxEnvelopes, maxEntries and maxIDs bound what one frame holds. A decoded
+	// message or entry takes up to a hundred times the bytes of an empty one on
+	// the wire, and an id eight times, so the length of the frame alone would not
+	// bound the memory.
 	maxEnvelopes = 1 << 16
 	maxEntries   = 1 << 18
+	maxIDs       = 1 << 17
+
+	// maxConfIDs bounds each list of ids in a conf state. Four such lists, and
+	// targetFrame bytes of others, have less than maxIDs.
+	maxConfIDs = 4096
 
 	// minEnvelope is the size of the smallest envelope: kind, group,
 	// incarnation, epoch, two replica ids, and two bytes of message.
@@ -84,13 +92,16 @@ func decodeBatch(body []byte) (batch []Envelope, aliases bool, err error) {
 	}
 	batch = make([]Envelope, n)
 	slab := make([]messageSlab, n)
-	entries := 0
+	entries, ids := 0, 0
 	for i := range batch {
 		env := &batch[i]
 		env.From.Node, env.To.Node = from, to
 		aliases = decodeEnvelope(r, env, &slab[i]) || aliases
 		if entries += len(env.Message.GetEntries()); entries > maxEntries {
 			r.Fail("more than %d entries", maxEntries)
+		}
+		if ids += sumIDs(env.Message); ids > maxIDs {
+			r.Fail("more than %d ids in conf states", maxIDs)
 		}
 		if r.Err() != nil {
 			break
@@ -100,6 +111,22 @@ func decodeBatch(body []byte) (batch []Envelope, aliases bool, err error) {
 		return nil, false, fmt.Errorf("batch of envelopes: %w", err)
 	}
 	return batch, aliases, nil
+}
+
+// confIDs returns the lists of ids in the conf state of a message.
+func confIDs(m *raftpb.Message) [4][]uint64 {
+	cs := m.GetSnapshot().GetMetadata().GetConfState()
+	return [4][]uint64{
+		cs.GetVoters(), cs.GetLearners(), cs.GetVotersOutgoing(), cs.GetLearnersNext(),
+	}
+}
+
+func sumIDs(m *raftpb.Message) int {
+	n := 0
+	for _, ids := range confIDs(m) {
+		n += len(ids)
+	}
+	return n
 }
 
 func decodeEnvelope(r *wire.Reader, env *Envelope, slab *messageSlab) (aliases bool) {

@@ -184,6 +184,10 @@ func validSnapshotFlags(f byte) bool {
 
 func decodeIDs(r *wire.Reader) []uint64 {
 	n := r.Count(1)
+	if n > maxConfIDs {
+		r.Fail("%d ids in a conf state, at most %d are allowed", n, maxConfIDs)
+		return nil
+	}
 	if n == 0 {
 		return nil
 	}

@@ -3,6 +3,8 @@ package transport
 import (
 	"bytes"
 	"fmt"
+	"runtime"
+	"slices"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -262,13 +264,30 @@ func TestDecoderBoundsWhatItAllocates(t *testing.T) {
 	for i := range app.Message.Entries {
 		app.Message.Entries[i] = &raftpb.Entry{}
 	}
+	snaps := func(envelopes, ids int) []byte {
+		snap := appendEnvelopeOf(t, raftpb.MsgSnap)
+		snap.Message.Snapshot.Metadata.ConfState.LearnersNext = make([]uint64, ids)
+		return appendBatch(nil, 1, 2, slices.Repeat([]Envelope{snap}, envelopes))
+	}
+	if _, _, err := decodeBatch(snaps(maxIDs/maxConfIDs-1, maxConfIDs)); err != nil {
+		t.Errorf("as many ids as are allowed: %v", err)
+	}
 	for name, body := range map[string][]byte{
+		"too many ids":              snaps(1, maxConfIDs+1),
+		"far too many ids":          snaps(1, 15<<20),
+		"too many ids together":     snaps(maxIDs/maxConfIDs, maxConfIDs),
 		"more envelopes than bytes": head(1 << 40),
 		"too many envelopes":        many,
 		"too many entries":          appendBatch(nil, 1, 2, []Envelope{app}),
 	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		if _, _, err := decodeBatch(body); err == nil {
 			t.Errorf("%s: no error", name)
+		}
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; got > 32<<20 {
+			t.Errorf("%s: %d MiB are allocated", name, got>>20)
 		}
 	}
 }

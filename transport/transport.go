@@ -163,6 +163,11 @@ func (t *Transport) checkOutgoing(env *Envelope) Reason {
 	if len(env.Message.GetEntries()) > maxEntries {
 		return DropOversized
 	}
+	for _, ids := range confIDs(env.Message) {
+		if len(ids) > maxConfIDs {
+			return DropOversized
+		}
+	}
 	return dropNothing
 }
 
