@@ -44,7 +44,7 @@ func (t *Transport) accept() {
 		}
 		t.wg.Go(func() {
 			defer t.untrack(c)
-			h, err := t.answer(c)
+			h, err := t.acceptHello(c)
 			<-pending
 			if err == nil {
 				err = t.serve(c, &h)

@@ -19,7 +19,8 @@ const minFrameBytes = 64 << 10
 
 // Config holds the settings of a [Transport]. Identity, Resolve, Handler and one
 // of Listen and Listener must be set; the zero value of every other field means
-// its default. Nodes of one cluster may differ in all of it.
+// its default. Nodes of one cluster may differ in all of it, except that DeadAfter of
+// each must be at least twice PingInterval of every other.
 type Config struct {
 	Identity
 
@@ -97,8 +98,8 @@ type Config struct {
 	DialTimeout time.Duration
 
 	// PingInterval is how often an established connection is probed. A peer that
-	// has not answered for DeadAfter, or has taken nothing of what was written for
-	// as long, is given up. Defaults: 1 s and 3 s.
+	// has not answered for DeadAfter, or has not taken the next 256 KiB of what was
+	// written in that time, is given up. Defaults: 1 s and 3 s.
 	PingInterval time.Duration
 	DeadAfter    time.Duration
 

@@ -30,8 +30,9 @@
 // counter and protocol versions of both ends, and the node that the dialler
 // means to reach. Another cluster, another node than expected, a node that
 // talks to itself, a second process under the same node id, and a node that
-// runs an older copy of its directory are refused; the refusal reaches the
-// dialler, so both ends know why, and both log it at most once a minute.
+// runs an older copy of its directory are refused. A refusal by the acceptor reaches
+// the dialler, so both ends know why, and both log it at most once a minute; one by
+// the dialler, after the welcome, is known and logged only there.
 //
 // # What is promised
 //

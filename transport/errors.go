@@ -131,8 +131,9 @@ func (c RefusalCode) String() string {
 	}
 }
 
-// RefusalError is the error of a connection that one of its ends has refused. Both
-// ends get it.
+// RefusalError is the error of a connection that one of its ends has refused. The
+// dialler always gets it; the acceptor only when it has refused: a dialler that
+// does not like the welcome closes the connection without a word.
 type RefusalError struct {
 	Code RefusalCode
 	Text string // what was expected and what was found

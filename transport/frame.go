@@ -47,7 +47,7 @@ const (
 	readBuffer = 64 << 10
 
 	// writeSlice is how much is written under one deadline, so that the deadline
-	// bounds a standstill and not the time that a large frame takes.
+	// bounds the least rate and not the time that a large frame takes.
 	writeSlice = 256 << 10
 
 	// readSlice is how much is allocated for a body before any of it has come.
@@ -165,7 +165,7 @@ type frameConn struct {
 	frames frameReader
 
 	readTimeout  time.Duration // longest wait for the next byte; 0: for ever
-	writeTimeout time.Duration // longest wait until some bytes are taken
+	writeTimeout time.Duration // longest time until writeSlice bytes are taken
 	count        *counters
 }
 
@@ -184,8 +184,8 @@ func (c *frameConn) readFrame(buf []byte) (frameType, []byte, error) {
 	return t, body, err
 }
 
-// writeFrames writes b, which holds n whole frames. It fails when the other
-// end takes nothing for as long as the write timeout.
+// writeFrames writes b, which holds n whole frames. It fails when the other end
+// takes longer than the write timeout for a slice of writeSlice bytes.
 func (c *frameConn) writeFrames(b []byte, n int) error {
 	for rest := b; len(rest) > 0; {
 		part := rest[:min(len(rest), writeSlice)]

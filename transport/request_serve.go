@@ -146,7 +146,7 @@ func (s *requestServer) request(ctx context.Context, body []byte) error {
 	}
 	if req.left <= 0 {
 		late := answer{status: answerLate, err: RemoteError{Message: "arrived after its deadline"}}
-		return s.reply(s.answer(req.id, &late))
+		return s.reply(s.answerFrame(req.id, &late))
 	}
 	ctx, cancel := context.WithTimeout(ctx, req.left)
 	switch err := s.begin(&req, cancel); {
@@ -154,7 +154,7 @@ func (s *requestServer) request(ctx context.Context, body []byte) error {
 		cancel()
 		s.t.count.requestsBusy.Add(1)
 		busy := answerOf(nil, err)
-		return s.reply(s.answer(req.id, &busy))
+		return s.reply(s.answerFrame(req.id, &busy))
 	case err != nil:
 		cancel()
 		return err
@@ -189,13 +189,13 @@ func (s *requestServer) handle(ctx context.Context, req *request) {
 	body, err := s.t.cfg.Handler.HandleRequest(ctx, s.from, req.kind, req.body)
 	s.t.count.requestsHandled.Add(1)
 	a := answerOf(body, err)
-	p := pending{frame: s.answer(req.id, &a), size: req.total, held: true}
+	p := pending{frame: s.answerFrame(req.id, &a), size: req.total, held: true}
 	if s.keep(req.total, len(p.frame)) {
 		p.size, p.kept = len(p.frame), len(p.frame)
 	} else {
 		dropped := answerOf(nil, fmt.Errorf("%w: it was handled, and its answer of %d bytes "+
 			"dropped: too many wait to be sent", ErrUnknown, len(p.frame)))
-		p.frame = s.answer(req.id, &dropped)
+		p.frame = s.answerFrame(req.id, &dropped)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,9 +224,9 @@ func (s *requestServer) keep(request, answer int) bool {
 	return true
 }
 
-// answer makes the frame of an answer. One that the peer would not take is
+// answerFrame makes the frame of an answer. One that the peer would not take is
 // replaced by an error.
-func (s *requestServer) answer(id uint64, a *answer) []byte {
+func (s *requestServer) answerFrame(id uint64, a *answer) []byte {
 	limit := min(s.maxFrame, uint64(s.t.cfg.MaxFrameBytes))
 	if size := len(a.body) + len(a.err.Body); uint64(size+requestOverhead) > limit {
 		a = &answer{status: answerError, err: RemoteError{

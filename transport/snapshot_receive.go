@@ -34,14 +34,14 @@ func (t *Transport) serveSnapshot(
 	r := &snapshotReceiver{t: t, conn: c}
 	if why != dropNothing {
 		t.refuseEnvelope(from, &env, why)
-		return r.answer(&RemoteError{Message: "envelope refused: " + why.String()})
+		return r.conclude(&RemoteError{Message: "envelope refused: " + why.String()})
 	}
 	select {
 	case t.snapshotsIn <- struct{}{}:
 		defer func() { <-t.snapshotsIn }()
 	default:
 		t.count.snapshotsBusy.Add(1)
-		return r.answer(fmt.Errorf("%w: %d snapshots are being received",
+		return r.conclude(fmt.Errorf("%w: %d snapshots are being received",
 			ErrBusy, t.cfg.MaxSnapshotsIn))
 	}
 	if err := r.writeFrame(appendFrame(nil, frameAccept, nil)); err != nil {
@@ -63,10 +63,10 @@ func (r *snapshotReceiver) writeFrame(frame []byte) error {
 	return r.conn.writeFrames(frame, 1)
 }
 
-// answer sends the verdict. Then it reads, for a while, what the sender has sent
+// conclude sends the verdict. Then it reads, for a while, what the sender has sent
 // before it saw the verdict and closed the connection: closing a socket with
 // unread data could take the verdict back.
-func (r *snapshotReceiver) answer(verdict error) error {
+func (r *snapshotReceiver) conclude(verdict error) error {
 	a := answerOf(nil, verdict)
 	err := r.writeFrame(endFrame(appendAnswer(beginFrame(nil, frameVerdict), &a), 0))
 	if err != nil {
@@ -115,7 +115,7 @@ func (r *snapshotReceiver) receive(
 	if errors.Is(body.err, errProtocol) {
 		r.t.count.badFrames.Add(1)
 	}
-	return r.answer(verdict)
+	return r.conclude(verdict)
 }
 
 // snapshotBody is the stream as the handler reads it.

@@ -107,6 +107,14 @@ func start(cfg Config, listener net.Listener) *Transport {
 // Addr returns the address that connections are taken at.
 func (t *Transport) Addr() net.Addr { return t.listener.Addr() }
 
+// Connect asks for a connection to a node to be made, and kept, though nothing
+// is to be sent yet: that it stands is how nodes know of each other.
+func (t *Transport) Connect(node raftyard.NodeID) {
+	if p := t.peer(node); p != nil {
+		p.queue.poke()
+	}
+}
+
 // Send queues envelopes for the nodes in their To. It never blocks. An envelope
 // that no peer would accept, or that its queue has no room for, is dropped and
 // counted; the handler is told of the latter.
