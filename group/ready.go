@@ -59,6 +59,7 @@ func (r *Replica) Advance() {
 		return
 	}
 	r.ready = false
+	r.view.settled = r.view.applied
 	r.rn.Advance(raft.Ready{})
 }
 

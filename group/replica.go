@@ -50,6 +50,10 @@ type view struct {
 	last    uint64
 	applied uint64
 
+	// settled is what was handed out by steps that are done: it is committed, and
+	// the storage has it, or has cut it off.
+	settled uint64
+
 	// safeLast is never more than the end of raft's log: messages since the last
 	// step may have cut it.
 	safeLast uint64

@@ -37,6 +37,7 @@ func New(c Config) (*Replica, error) {
 		view: view{
 			hard: start.hard, saved: start.onDisk,
 			first: start.first, last: start.last, safeLast: start.last, applied: start.applied,
+			settled: start.applied,
 		},
 		proposals: proposals{limits: c.Limits},
 		reads:     reads{replica: c.Replica, boot: boot, limit: c.Limits.MaxReads},

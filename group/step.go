@@ -118,10 +118,43 @@ func (r *Replica) stepAppend(m *raftpb.Message) error {
 		}
 		last, term = e.GetIndex(), e.GetTerm()
 	}
+	if err := r.checkCommitted(m); err != nil {
+		return err
+	}
 	if len(m.GetEntries()) > 0 {
 		r.view.safeLast = min(r.view.safeLast, last)
 	}
 	return r.rn.Step(m)
+}
+
+// checkCommitted compares what a leader says of entries that are committed here with
+// the log. A leader has every committed entry (Raft, section 5.4), so a difference
+// proves that one of the two has lost what it had acknowledged. Messages of deposed
+// leaders prove nothing; raft ignores them.
+func (r *Replica) checkCommitted(m *raftpb.Message) error {
+	if m.GetTerm() < r.view.hard.term {
+		return nil
+	}
+	check := func(index, term uint64) error {
+		if index == 0 || index > r.view.settled {
+			return nil
+		}
+		own, err := r.cfg.Storage.Term(index)
+		if err != nil || own == term {
+			return nil // cut off already, or as it should be
+		}
+		return damaged("replica %d has committed entry %d in term %d, the leader has it in term %d",
+			r.cfg.Replica, index, own, term)
+	}
+	if err := check(m.GetIndex(), m.GetLogTerm()); err != nil {
+		return err
+	}
+	for _, e := range m.GetEntries() {
+		if err := check(e.GetIndex(), e.GetTerm()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkEntry checks an entry that is about to enter the log. What it refuses could

@@ -237,6 +237,35 @@ func TestUninitialisedReplicaDoesNothing(t *testing.T) {
 
 // FuzzStep feeds arbitrary messages to a leader and a follower: they are refused or
 // taken, and nothing panics.
+// TestLeaderThatContradictsWhatIsCommitted: one of the two has lost what it had
+// acknowledged. A deposed leader's message proves nothing.
+func TestLeaderThatContradictsWhatIsCommitted(t *testing.T) {
+	e := newEnv(t)
+	e.found(testDescriptor(voters(3)...))
+	one := e.member(1)
+	e.must(e.member(2).r.Campaign())
+	e.stabilize()
+	commit, term := one.r.view.settled, one.r.view.hard.term
+	if commit < 2 {
+		t.Fatalf("only %d is committed", commit)
+	}
+	app := func(inTerm, logTerm uint64) *raftpb.Message {
+		return &raftpb.Message{
+			Type: raftpb.MsgApp.Enum(), From: new(uint64(2)), To: new(uint64(1)),
+			Term: new(inTerm), Index: new(commit), LogTerm: new(logTerm), Commit: new(commit),
+		}
+	}
+	if err := one.r.Step(app(term+1, term+1)); !errors.Is(err, ErrDamaged) {
+		t.Errorf("another term at a committed index = %v, want ErrDamaged", err)
+	}
+	if err := one.r.Step(app(term, term)); err != nil {
+		t.Errorf("the same term = %v", err)
+	}
+	if err := one.r.Step(app(term-1, 1)); errors.Is(err, ErrDamaged) {
+		t.Errorf("a deposed leader's message = %v, want it ignored", err)
+	}
+}
+
 func FuzzStep(f *testing.F) {
 	for _, m := range []*raftpb.Message{
 		{

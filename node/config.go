@@ -19,6 +19,7 @@ const (
 	minTickInterval  = time.Millisecond
 	maxSystemVoters  = 5
 	defaultSnapshots = 10_000
+	maxSnapshots     = 1 << 40
 	defaultMaxEntry  = 1 << 20 // as group.Limits has it
 )
 
@@ -231,6 +232,9 @@ func (c Config) validateSpec(s Spec) error {
 		return fmt.Errorf("%w: kind %q is not one of %q", ErrInvalid, s.Kind, c.kindNames())
 	case len(s.Voters) == 0:
 		return fmt.Errorf("%w: a group needs at least one voter", ErrInvalid)
+	case s.SnapshotEntries > maxSnapshots || s.TrailingEntries > maxSnapshots:
+		return fmt.Errorf("%w: snapshot_entries is %d, trailing_entries %d, want %d at most",
+			ErrInvalid, s.SnapshotEntries, s.TrailingEntries, uint64(maxSnapshots))
 	}
 	return nil
 }

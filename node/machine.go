@@ -110,9 +110,16 @@ func (m *machine) open(kind string) (err error) {
 	if err != nil {
 		return err
 	}
-	if m.sm, err = factory(m.env); err != nil {
+	// A factory that fails may return a nil pointer in the interface: it must not
+	// be kept.
+	sm, err := factory(m.env)
+	if err == nil && sm == nil {
+		err = errors.New("the factory returned nothing")
+	}
+	if err != nil {
 		return fmt.Errorf("open state machine of kind %q: %w", kind, err)
 	}
+	m.sm = sm
 	return nil
 }
 

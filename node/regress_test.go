@@ -237,6 +237,24 @@ func TestIdleSnapshotsLeaveOneFile(t *testing.T) {
 	})
 }
 
+// TestFactoryThatFailsWithANilPointer: as a program's factory easily does.
+func TestFactoryThatFailsWithANilPointer(t *testing.T) {
+	m := &machine{factory: func(string) (group.Factory, error) {
+		return func(group.Env) (group.StateMachine, error) {
+			var nothing *list
+			return nothing, io.ErrUnexpectedEOF
+		}, nil
+	}}
+	for range 2 {
+		if err := m.open("list"); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("open = %v, want the factory's error each time", err)
+		}
+	}
+	if err := m.close(true); err != nil {
+		t.Errorf("close = %v", err)
+	}
+}
+
 func TestPortInUseIsAnError(t *testing.T) {
 	c := newCluster(t, 1)
 	_, err := Open(t.Context(), Config{

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"reflect"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/raftyard/raftyard/client"
 )
@@ -30,6 +31,11 @@ func (c *call) json(v any, limit int64) error {
 		return newProblem(client.CodeMalformed, "the body is empty, want a JSON object")
 	case "null": // which encoding/json takes for an object without fields
 		return newProblem(client.CodeMalformed, "the body is null, want a JSON object")
+	}
+	if !utf8.Valid(data) {
+		// encoding/json would put U+FFFD for what is not UTF-8: another key.
+		return newProblem(client.CodeMalformed,
+			"the body is not UTF-8; give other bytes in base64, as key_base64 and value_base64")
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
