@@ -141,7 +141,7 @@ func (r *Replica) checkCommitted(m *raftpb.Message) error {
 		}
 		own, err := r.cfg.Storage.Term(index)
 		if err != nil || own == term {
-			return nil // cut off already, or as it should be
+			return nil //nolint:nilerr // cut off already, or as it should be
 		}
 		return damaged("replica %d has committed entry %d in term %d, the leader has it in term %d",
 			r.cfg.Replica, index, own, term)
