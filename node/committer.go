@@ -150,7 +150,9 @@ func (c *committer) deliver(ws []write, err error) {
 			c.deliver(ws[i:i+1], batch.Commit())
 		}
 		return
-	default:
+	case ws[0].kind == writeUpdate:
+		// A creation or destruction that is refused says nothing against the
+		// replica that is there; whoever asked for it is told below.
 		c.refused(ws[0].group, err)
 	}
 	for i := range ws {

@@ -178,6 +178,10 @@ func TestWipedSeedDoesNotFoundAgain(t *testing.T) {
 	if _, err := c.nodes[seed].Propose(short, 1, []byte("split")); err == nil {
 		t.Error("a wiped node and another acknowledged a write: it votes as if it had been there")
 	}
+	err := c.nodes[seed].announce(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "wiped") {
+		t.Errorf("a wiped node hears %v, want to be told why it is not listened to", err)
+	}
 	c.open(others[0], nil)
 	c.wantWords(others[0], 1, "acknowledged")
 	c.add(others[1], 1, "more")
@@ -370,6 +374,21 @@ func TestStateOfAnUnreadableReplicaIsDestroyed(t *testing.T) {
 	if got := c.destroyed.Load(); got != 1 {
 		t.Errorf("Destroy was called %d times, want once", got)
 	}
+}
+
+// TestRefusedCreationHarmsNobody submits a creation of what is there.
+func TestRefusedCreationHarmsNobody(t *testing.T) {
+	c := newCluster(t, 1)
+	c.create(1, 1)
+	n := c.nodes[1]
+	again := n.lifecycle.createWrite(creation{
+		group: 1, incarnation: n.replica(1).incarnation, id: n.replica(1).id,
+	})
+	if err := n.committer.wait([]write{again})[0]; err == nil {
+		t.Error("the store took a replica that is there already")
+	}
+	c.add(1, 1, "fine")
+	c.wantWords(1, 1, "fine")
 }
 
 // TestFatalErrorOfAStateMachine: a store that many state machines share has failed.

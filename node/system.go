@@ -69,10 +69,11 @@ func (n *Node) housekeeping() {
 	}
 	for _, step := range steps {
 		tries := 0
-		for step.do(ctx) != nil {
+		for err := step.do(ctx); err != nil; err = step.do(ctx) {
 			if tries++; tries == patientTries || tries%(10*patientTries) == 0 {
 				n.logger.Warn("waiting for a majority of the system group", stepAttr(step.name),
-					slog.Int("connected", n.countLive()), slog.Int("nodes", len(n.cfg.Peers)))
+					slog.Int("connected", n.countLive()), slog.Int("nodes", len(n.cfg.Peers)),
+					errAttr(err))
 			}
 			if !pause(ctx, n.cfg.TickInterval) {
 				return
@@ -96,8 +97,7 @@ func (n *Node) refresh(parent context.Context) error {
 		return nil
 	})
 	if err != nil {
-		n.announce(parent)
-		return err
+		return errors.Join(err, n.announce(parent))
 	}
 	n.lifecycle.setFresh()
 	return nil
@@ -105,8 +105,9 @@ func (n *Node) refresh(parent context.Context) error {
 
 // announce tells the system group where this node is, by requests. It is for a
 // node that has moved: those that it reaches do not reach it, so that its own
-// replica hears of no leader, and cannot pass anything on to one.
-func (n *Node) announce(ctx context.Context) {
+// replica hears of no leader, and cannot pass anything on to one. It returns what
+// a node had against that, nil if one took it or none was reached.
+func (n *Node) announce(ctx context.Context) (refusal error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	self := n.self()
@@ -124,13 +125,17 @@ func (n *Node) announce(ctx context.Context) {
 		tried[to] = true
 		_, err := n.proposeAt(ctx, to, raftyard.SystemGroup, p)
 		if err == nil {
-			return
+			return nil
+		}
+		if errors.Is(err, ErrInvalid) {
+			refusal = err // such as: this directory is not the one that is known
 		}
 		// Saying it twice does no harm: a further node may be asked after any error.
 		if nl, ok := errors.AsType[*NotLeaderError](err); ok && !tried[nl.Leader] {
 			next = slices.Insert(next, 0, registry.Node{ID: nl.Leader})
 		}
 	}
+	return refusal
 }
 
 // self is what this node's configuration says of itself.
