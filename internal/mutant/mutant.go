@@ -1,0 +1,92 @@
+// Package mutant holds bugs that are planted on purpose. Each stands behind a
+// switch at the place where a careless change would make it, and the simulator must
+// find every one: a check that finds no planted bug would not find a real one.
+//
+// Only a build with the tag mutants has the switches. In every other build [On] is
+// a constant false, and the compiler drops what stands behind it.
+package mutant
+
+import "fmt"
+
+// A Bug is one planted bug.
+type Bug uint8
+
+// The bugs. Each says what is done wrong.
+const (
+	// None: nothing.
+	None Bug = iota
+	// SkipSync: a commit of the log store is reported durable without a sync.
+	SkipSync
+	// TornUpdate: a hard state and the entries that belong to it are written in
+	// two steps.
+	TornUpdate
+	// ClampTail: a log that has lost its tail is opened as if it had always been so
+	// short.
+	ClampTail
+	// AnswerBeforeSync: messages that vouch for a write leave before it is durable.
+	AnswerBeforeSync
+	// ForgetVote: the vote is not kept with the term.
+	ForgetVote
+	// ApplyTwice: after a restart commands are applied that the state machine has
+	// already.
+	ApplyTwice
+	// SkipApplied: after a restart application begins at the commit index on disk.
+	SkipApplied
+	// SnapshotTerm: a snapshot carries the term of the hard state, not that of the
+	// entry at its index.
+	SnapshotTerm
+	// SnapshotMembers: a snapshot carries the newest members, not those at its index.
+	SnapshotMembers
+	// TruncateEarly: the log is cut up to the applied index though the state
+	// machine is durable only below it.
+	TruncateEarly
+	// TruncatePinned: the log is cut past what a follower needs that is being sent
+	// a snapshot, and the follower is taken to have all of it.
+	TruncatePinned
+	// KeepOnInstall: installing a snapshot adds to the state instead of replacing it.
+	KeepOnInstall
+	// StaleRead: a leader answers a linearizable read without asking its followers.
+	StaleRead
+	// ReadUnapplied: a confirmed read is answered before its index is applied.
+	ReadUnapplied
+	// ResendUnknown: a command whose outcome is unknown is proposed again.
+	ResendUnknown
+	// AnswerOther: a proposer is answered when any entry at its index is applied,
+	// though another leader's has replaced its own.
+	AnswerOther
+	// InstallNoIntent: a snapshot is restored before the intent to do so is durable,
+	// and the log is not reset with it.
+	InstallNoIntent
+	// NoTombstone: a destroyed replica leaves nothing behind that keeps its id from
+	// coming back.
+	NoTombstone
+	// ReuseReplica: a member that comes back to a node gets the replica id that it
+	// had there before.
+	ReuseReplica
+	// WipedVotes: a node whose directory was wiped is listened to as before.
+	WipedVotes
+	// EarlyMembers: a membership change counts as soon as it is in the log, at the
+	// leader alone.
+	EarlyMembers
+	// NumBugs is how many there are, None included.
+	NumBugs
+)
+
+var names = [NumBugs]string{
+	None: "None", SkipSync: "SkipSync", TornUpdate: "TornUpdate", ClampTail: "ClampTail",
+	AnswerBeforeSync: "AnswerBeforeSync", ForgetVote: "ForgetVote", ApplyTwice: "ApplyTwice",
+	SkipApplied: "SkipApplied", SnapshotTerm: "SnapshotTerm", SnapshotMembers: "SnapshotMembers",
+	TruncateEarly: "TruncateEarly", TruncatePinned: "TruncatePinned",
+	KeepOnInstall: "KeepOnInstall", StaleRead: "StaleRead", ReadUnapplied: "ReadUnapplied",
+	ResendUnknown: "ResendUnknown", AnswerOther: "AnswerOther",
+	InstallNoIntent: "InstallNoIntent", NoTombstone: "NoTombstone",
+	ReuseReplica: "ReuseReplica", WipedVotes: "WipedVotes", EarlyMembers: "EarlyMembers",
+}
+
+// String returns the bug's name.
+func (b Bug) String() string {
+	if b < NumBugs {
+		return names[b]
+	}
+	return fmt.Sprintf("Bug(%d)", uint8(b))
+}
