@@ -14,19 +14,10 @@ type Status struct {
 	Replica raftyard.ReplicaID
 	State   State
 
-	Role   RaftRole
-	Term   uint64
-	Vote   raftyard.ReplicaID
-	Leader raftyard.ReplicaID // zero: unknown
+	Position
+
 	// Transferee is the replica to which leadership is being handed, or zero.
 	Transferee raftyard.ReplicaID
-
-	// First and Last bound the log. Applied is the last index that was handed out;
-	// the state machine may be behind it.
-	First   uint64
-	Last    uint64
-	Commit  uint64
-	Applied uint64
 
 	Queued      int   // proposals that are not in the log yet
 	QueuedBytes int64 // of those
@@ -39,6 +30,30 @@ type Status struct {
 	// Progress is what a leader knows of each member, itself included. Nil on
 	// other replicas.
 	Progress map[raftyard.ReplicaID]Progress
+}
+
+// Position is where a replica stands, as of its last step.
+type Position struct {
+	Role   RaftRole
+	Term   uint64
+	Vote   raftyard.ReplicaID
+	Leader raftyard.ReplicaID // zero: unknown
+
+	// First and Last bound the log. Applied is the last index that was handed out;
+	// the state machine may be behind it.
+	First   uint64
+	Last    uint64
+	Commit  uint64
+	Applied uint64
+}
+
+// Position returns where the replica stands. It is cheap.
+func (r *Replica) Position() Position {
+	v := &r.view
+	return Position{
+		Role: v.role, Term: v.hard.term, Vote: raftyard.ReplicaID(v.hard.vote), Leader: v.leader,
+		First: v.first, Last: v.last, Commit: v.hard.commit, Applied: v.applied,
+	}
 }
 
 // Progress is what a leader knows of one member.
@@ -63,9 +78,7 @@ type Progress struct {
 func (r *Replica) Status() Status {
 	v := &r.view
 	s := Status{
-		Group: r.cfg.Group, Replica: r.cfg.Replica, State: r.state,
-		Role: v.role, Term: v.hard.term, Vote: raftyard.ReplicaID(v.hard.vote), Leader: v.leader,
-		First: v.first, Last: v.last, Commit: v.hard.commit, Applied: v.applied,
+		Group: r.cfg.Group, Replica: r.cfg.Replica, State: r.state, Position: r.Position(),
 		Queued: len(r.proposals.queue), QueuedBytes: r.proposals.bytes,
 		Reads:         len(r.reads.waiting) + len(r.reads.round),
 		Uninitialised: r.state.IsZero(), Removed: r.removed,
