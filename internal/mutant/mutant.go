@@ -25,8 +25,13 @@ const (
 	ClampTail
 	// AnswerBeforeSync: messages that vouch for a write leave before it is durable.
 	AnswerBeforeSync
+	// ApplyBeforeSync: committed entries are applied before this replica's own write of
+	// them is durable.
+	ApplyBeforeSync
 	// ForgetVote: the vote is not kept with the term.
 	ForgetVote
+	// ForgetMembers: a membership change is applied and not kept.
+	ForgetMembers
 	// ApplyTwice: after a restart commands are applied that the state machine has
 	// already.
 	ApplyTwice
@@ -40,9 +45,11 @@ const (
 	// TruncateEarly: the log is cut up to the applied index though the state
 	// machine is durable only below it.
 	TruncateEarly
-	// TruncatePinned: the log is cut past what a follower needs that is being sent
-	// a snapshot, and the follower is taken to have all of it.
-	TruncatePinned
+	// TruncatePast: the log is cut past a follower, which is sent what is left as if
+	// nothing were missing.
+	TruncatePast
+	// SnapshotLimbo: raft is not told that a snapshot was not delivered.
+	SnapshotLimbo
 	// KeepOnInstall: installing a snapshot adds to the state instead of replacing it.
 	KeepOnInstall
 	// StaleRead: a leader answers a linearizable read without asking its followers.
@@ -65,22 +72,20 @@ const (
 	ReuseReplica
 	// WipedVotes: a node whose directory was wiped is listened to as before.
 	WipedVotes
-	// EarlyMembers: a membership change counts as soon as it is in the log, at the
-	// leader alone.
-	EarlyMembers
 	// NumBugs is how many there are, None included.
 	NumBugs
 )
 
 var names = [NumBugs]string{
 	None: "None", SkipSync: "SkipSync", TornUpdate: "TornUpdate", ClampTail: "ClampTail",
-	AnswerBeforeSync: "AnswerBeforeSync", ForgetVote: "ForgetVote", ApplyTwice: "ApplyTwice",
+	AnswerBeforeSync: "AnswerBeforeSync",
+	ApplyBeforeSync: "ApplyBeforeSync", ForgetVote: "ForgetVote", ForgetMembers: "ForgetMembers", ApplyTwice: "ApplyTwice",
 	SkipApplied: "SkipApplied", SnapshotTerm: "SnapshotTerm", SnapshotMembers: "SnapshotMembers",
-	TruncateEarly: "TruncateEarly", TruncatePinned: "TruncatePinned",
+	TruncateEarly: "TruncateEarly", TruncatePast: "TruncatePast", SnapshotLimbo: "SnapshotLimbo",
 	KeepOnInstall: "KeepOnInstall", StaleRead: "StaleRead", ReadUnapplied: "ReadUnapplied",
 	ResendUnknown: "ResendUnknown", AnswerOther: "AnswerOther",
 	InstallNoIntent: "InstallNoIntent", NoTombstone: "NoTombstone",
-	ReuseReplica: "ReuseReplica", WipedVotes: "WipedVotes", EarlyMembers: "EarlyMembers",
+	ReuseReplica: "ReuseReplica", WipedVotes: "WipedVotes",
 }
 
 // String returns the bug's name.
