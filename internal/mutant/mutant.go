@@ -79,7 +79,7 @@ const (
 var names = [NumBugs]string{
 	None: "None", SkipSync: "SkipSync", TornUpdate: "TornUpdate", ClampTail: "ClampTail",
 	AnswerBeforeSync: "AnswerBeforeSync",
-	ApplyBeforeSync: "ApplyBeforeSync", ForgetVote: "ForgetVote", ForgetMembers: "ForgetMembers", ApplyTwice: "ApplyTwice",
+	ApplyBeforeSync:  "ApplyBeforeSync", ForgetVote: "ForgetVote", ForgetMembers: "ForgetMembers", ApplyTwice: "ApplyTwice",
 	SkipApplied: "SkipApplied", SnapshotTerm: "SnapshotTerm", SnapshotMembers: "SnapshotMembers",
 	TruncateEarly: "TruncateEarly", TruncatePast: "TruncatePast", SnapshotLimbo: "SnapshotLimbo",
 	KeepOnInstall: "KeepOnInstall", StaleRead: "StaleRead", ReadUnapplied: "ReadUnapplied",
