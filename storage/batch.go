@@ -5,6 +5,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/badgerdb"
+	"github.com/raftyard/raftyard/internal/kv"
 )
 
 // Update is one change of a replica's durable state. It is durable as a whole or
@@ -63,7 +64,7 @@ type Limits struct {
 	MaxUpdates int
 }
 
-func limitsOf(db *badgerdb.DB) Limits {
+func limitsOf(db kv.DB) Limits {
 	bytes := db.MaxTxnBytes()
 	return Limits{
 		MaxBatchBytes:  bytes,

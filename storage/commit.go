@@ -4,8 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/dgraph-io/badger/v4"
-
+	"github.com/raftyard/raftyard/internal/kv"
 	"github.com/raftyard/raftyard/internal/wire"
 )
 
@@ -15,7 +14,7 @@ func (s *Store) commit(b *Batch) error {
 	if len(b.ops) == 0 {
 		return s.Err()
 	}
-	s.commitMu.Lock()
+	s.lockCommits()
 	defer s.commitMu.Unlock()
 	if err := s.Err(); err != nil {
 		return err
@@ -46,13 +45,13 @@ func (s *Store) write(w *writer, n int) error {
 	s.garbage.visit(n, func(g groupID, slot uint32) {
 		w.remove(appendLogKey(nil, g, slot))
 	})
-	err := s.db.Commit(func(txn *badger.Txn) error {
+	err := s.db.Commit(func(to kv.Writer) error {
 		for _, p := range w.pairs {
 			var err error
 			if p.value == nil {
-				err = txn.Delete(p.key)
+				err = to.Delete(p.key)
 			} else {
-				err = txn.Set(p.key, p.value)
+				err = to.Set(p.key, p.value)
 			}
 			if err != nil {
 				return err
@@ -61,7 +60,7 @@ func (s *Store) write(w *writer, n int) error {
 		return nil
 	})
 	switch {
-	case errors.Is(err, badger.ErrTxnTooBig):
+	case errors.Is(err, kv.ErrTooBig):
 		// Cannot be: Bytes is an upper bound. Nothing was written.
 		return fmt.Errorf("%w: %d keys, %d bytes: %w", ErrTooLarge, len(w.pairs), w.bytes, err)
 	case err != nil:
@@ -89,7 +88,7 @@ func (s *Store) write(w *writer, n int) error {
 // record of a group, so it notes its number in a record of its own: a batch that
 // can no longer be seen must not look lost.
 func (s *Store) collect() error {
-	s.commitMu.Lock()
+	s.lockCommits()
 	defer s.commitMu.Unlock()
 	if err := s.Err(); err != nil {
 		return err
@@ -107,7 +106,7 @@ func (s *Store) collect() error {
 // fill commits about size bytes that say nothing. With them the reclaimer of the
 // database pushes the deletions that are in memory down to what they delete.
 func (s *Store) fill(size int) error {
-	s.commitMu.Lock()
+	s.lockCommits()
 	defer s.commitMu.Unlock()
 	if err := s.Err(); err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/kv"
 )
 
 const (
@@ -107,7 +108,11 @@ func TestCrashChild(t *testing.T) {
 			s.fill(int(script.n%3*40_000)),
 		)
 		if script.n%8 == 0 {
-			err = errors.Join(err, s.db.Reclaim())
+			db, ok := s.db.(kv.Badger)
+			if !ok {
+				t.Fatalf("the database is a %T", s.db)
+			}
+			err = errors.Join(err, db.Reclaim())
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/badgerdb"
+	"github.com/raftyard/raftyard/internal/kv"
 )
 
 // writeVictim makes a store with groups 1 and 2, whose records are all in Badger.
@@ -32,28 +31,36 @@ func writeVictim(t *testing.T) Options {
 	return o
 }
 
+// txn is a transaction that reads what is committed.
+type txn struct {
+	kv.Writer
+	kv.Snapshot
+}
+
+func edit(db kv.DB, fn func(txn) error) error {
+	at := db.Snapshot()
+	defer at.Discard()
+	return db.Commit(func(w kv.Writer) error { return fn(txn{w, at}) })
+}
+
 // editLog changes the records of a closed store.
-func editLog(t *testing.T, o Options, fn func(*badger.Txn) error) {
+func editLog(t *testing.T, o Options, fn func(txn) error) {
 	t.Helper()
-	db, err := badgerdb.Open(badgerdb.Options{
+	db, err := kv.OpenBadger(badgerdb.Options{
 		Dir: filepath.Join(o.Dir, logName), MemTableSize: o.MemTableSize, Profile: badgerdb.Log,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(db.Commit(fn), db.Close()); err != nil {
+	if err := errors.Join(edit(db, fn), db.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // change replaces the record at key.
-func change(key []byte, fn func([]byte) []byte) func(*badger.Txn) error {
-	return func(txn *badger.Txn) error {
-		item, err := txn.Get(key)
-		if err != nil {
-			return err
-		}
-		value, err := item.ValueCopy(nil)
+func change(key []byte, fn func([]byte) []byte) func(txn) error {
+	return func(txn txn) error {
+		value, err := txn.Get(key)
 		if err != nil {
 			return err
 		}
@@ -72,14 +79,14 @@ func flip(i int) func([]byte) []byte {
 	}
 }
 
-func remove(key []byte) func(*badger.Txn) error {
-	return func(txn *badger.Txn) error { return txn.Delete(key) }
+func remove(key []byte) func(txn) error {
+	return func(txn txn) error { return txn.Delete(key) }
 }
 
 // put writes a record with a proper checksum.
-func put(key, record []byte) func(*badger.Txn) error {
+func put(key, record []byte) func(txn) error {
 	sealRecord(key, record)
-	return func(txn *badger.Txn) error { return txn.Set(key, record) }
+	return func(txn txn) error { return txn.Set(key, record) }
 }
 
 func TestDamagedRecordStopsOneReplica(t *testing.T) {
@@ -92,7 +99,7 @@ func TestDamagedRecordStopsOneReplica(t *testing.T) {
 	good := head{start: 4, startTerm: 1, last: 11, metaSeq: 3, snapshotSeq: 2}
 	tests := []struct {
 		name string
-		edit func(*badger.Txn) error
+		edit func(txn) error
 		want string
 	}{
 		{"bit in an entry", change(log(1), flip(-3)), "slot 1: checksum"},
@@ -108,12 +115,8 @@ func TestDamagedRecordStopsOneReplica(t *testing.T) {
 		{"snapshot missing", remove(key(kindSnapshot)), "snapshot is record 0"},
 		{"meta missing", remove(key(kindMeta)), "meta is record 0"},
 		{
-			"record in another slot", func(txn *badger.Txn) error {
-				item, err := txn.Get(log(1))
-				if err != nil {
-					return err
-				}
-				value, err := item.ValueCopy(nil)
+			"record in another slot", func(txn txn) error {
+				value, err := txn.Get(log(1))
 				if err != nil {
 					return err
 				}
@@ -191,7 +194,7 @@ func TestDamageFoundByAReaderStopsOneReplica(t *testing.T) {
 	s := mustOpen(t, o)
 	defer mustClose(t, s)
 	l := s.Log(1)
-	if err := s.db.Commit(change(appendLogKey(nil, 1, 1), flip(-1))); err != nil {
+	if err := edit(s.db, change(appendLogKey(nil, 1, 1), flip(-1))); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.Entries(5, 12, 1<<40); !errors.Is(err, ErrDamaged) {

@@ -1,6 +1,9 @@
 package storage
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // spaceLimits say how much room records may take beyond what the logs have needed
 // lately, see slots.trim. That is held for nothing: for all groups together four
@@ -45,6 +48,7 @@ func (s *Store) giveBack(limits spaceLimits) error {
 	return nil
 }
 
+// liveReplicas returns the replicas that have a log, by group id.
 func (s *Store) liveReplicas() []*replica {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -54,11 +58,14 @@ func (s *Store) liveReplicas() []*replica {
 			live = append(live, r)
 		}
 	}
+	slices.SortFunc(live, func(a, b *replica) int {
+		return cmp.Compare(a.info.Group, b.info.Group)
+	})
 	return live
 }
 
 func (s *Store) trim(some []*replica, allow int64) error {
-	s.commitMu.Lock()
+	s.lockCommits()
 	defer s.commitMu.Unlock()
 	if err := s.Err(); err != nil {
 		return err

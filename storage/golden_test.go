@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
-	"github.com/dgraph-io/badger/v4"
 	"github.com/google/uuid"
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -135,25 +134,19 @@ func dumpChanges(t *testing.T, s *Store, seen map[string]string) string {
 	t.Helper()
 	var out strings.Builder
 	now := make(map[string]bool)
-	err := s.db.View(func(txn *badger.Txn) error {
-		it := txn.NewIterator(badger.DefaultIteratorOptions)
-		defer it.Close()
-		for it.Rewind(); it.Valid(); it.Next() {
-			key := string(it.Item().KeyCopy(nil))
-			value, err := it.Item().ValueCopy(nil)
-			if err != nil {
-				return err
-			}
-			now[key] = true
-			if key == identityKey || seen[key] == string(value) {
-				continue
-			}
-			seen[key] = string(value)
-			if k, ok := parseGroupKey([]byte(key)); ok {
-				fmt.Fprintf(&out, "%x = %x # %s\n", key, value, describe(k))
-			} else {
-				fmt.Fprintf(&out, "%x = %x # store\n", key, value)
-			}
+	at := s.db.Snapshot()
+	defer at.Discard()
+	err := at.Scan(func(k, value []byte, _ uint64) error {
+		key := string(k)
+		now[key] = true
+		if key == identityKey || seen[key] == string(value) {
+			return nil
+		}
+		seen[key] = string(value)
+		if k, ok := parseGroupKey([]byte(key)); ok {
+			fmt.Fprintf(&out, "%x = %x # %s\n", key, value, describe(k))
+		} else {
+			fmt.Fprintf(&out, "%x = %x # store\n", key, value)
 		}
 		return nil
 	})

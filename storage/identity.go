@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
-	"github.com/dgraph-io/badger/v4"
 	"github.com/google/uuid"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/kv"
+	"github.com/raftyard/raftyard/internal/vfs"
 	"github.com/raftyard/raftyard/internal/wire"
 )
 
@@ -103,20 +103,20 @@ func decodeIdentity(b []byte) (Identity, error) {
 
 // save replaces the identity file: a new file, synced, renamed over the old one,
 // and the directory synced. At any moment there is the old one or the new one.
-func (id Identity) save(dir string) error {
+func (id Identity) save(files vfs.FS, dir string) error {
 	path := filepath.Join(dir, identityName)
 	temp := path + ".new"
-	if err := writeSynced(temp, id.encode()); err != nil {
+	if err := writeSynced(files, temp, id.encode()); err != nil {
 		return fmt.Errorf("%s: %w", temp, err)
 	}
-	if err := os.Rename(temp, path); err != nil {
+	if err := files.Rename(temp, path); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return files.SyncDir(dir)
 }
 
-func writeSynced(path string, b []byte) (err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+func writeSynced(files vfs.FS, path string, b []byte) (err error) {
+	f, err := files.Create(path)
 	if err != nil {
 		return err
 	}
@@ -127,23 +127,14 @@ func writeSynced(path string, b []byte) (err error) {
 	return f.Sync()
 }
 
-func syncDir(path string) (err error) {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	return d.Sync()
-}
-
 // loadIdentity reads the identity of the directory and checks that it is ours.
 // In a directory without anything of the store it begins a new one. It never
 // makes up for a part that is missing.
-func loadIdentity(o Options) (Identity, error) {
+func loadIdentity(o Options, on Backing) (Identity, error) {
 	path := filepath.Join(o.Dir, identityName)
-	b, err := os.ReadFile(path)
+	b, err := on.Files.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return newIdentity(o)
+		return newIdentity(o, on)
 	}
 	if err != nil {
 		return Identity{}, err
@@ -162,10 +153,10 @@ func loadIdentity(o Options) (Identity, error) {
 		return id, fmt.Errorf("%w: it is of node %d, this is node %d: check the node's id"+
 			" and the directory", ErrWrongNode, id.Node, o.Node)
 	case id.Boot == 0:
-		return id, begin(o, id)
+		return id, begin(o, on.Files, id)
 	}
 	for _, name := range []string{logName, sequenceName} {
-		there, err := exists(filepath.Join(o.Dir, name))
+		there, err := on.Files.Exists(filepath.Join(o.Dir, name))
 		if err != nil {
 			return id, err
 		}
@@ -177,9 +168,9 @@ func loadIdentity(o Options) (Identity, error) {
 	return id, nil
 }
 
-func newIdentity(o Options) (Identity, error) {
+func newIdentity(o Options, on Backing) (Identity, error) {
 	for _, name := range []string{logName, sequenceName} {
-		there, err := exists(filepath.Join(o.Dir, name))
+		there, err := on.Files.Exists(filepath.Join(o.Dir, name))
 		if err != nil {
 			return Identity{}, err
 		}
@@ -189,23 +180,19 @@ func newIdentity(o Options) (Identity, error) {
 				ErrIncomplete, filepath.Join(o.Dir, name), filepath.Join(o.Dir, identityName))
 		}
 	}
-	store, err := uuid.NewRandom()
-	if err != nil {
-		return Identity{}, err
-	}
-	id := Identity{Cluster: o.Cluster, Node: o.Node, Store: store, Format: formatVersion}
-	return id, begin(o, id)
+	id := Identity{Cluster: o.Cluster, Node: o.Node, Store: on.UUID(), Format: formatVersion}
+	return id, begin(o, on.Files, id)
 }
 
 // begin starts to make a directory, or starts again after that was interrupted.
-func begin(o Options, id Identity) error {
-	if err := os.RemoveAll(filepath.Join(o.Dir, logName)); err != nil {
+func begin(o Options, files vfs.FS, id Identity) error {
+	if err := files.RemoveAll(filepath.Join(o.Dir, logName)); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(filepath.Join(o.Dir, sequenceName)); err != nil {
+	if err := files.RemoveAll(filepath.Join(o.Dir, sequenceName)); err != nil {
 		return err
 	}
-	return id.save(o.Dir)
+	return id.save(files, o.Dir)
 }
 
 // checkStoreRecord compares the identity inside of Badger with the one outside,
@@ -214,21 +201,13 @@ func (s *Store) checkStoreRecord() error {
 	id := s.identity
 	record := storeRecord(id)
 	if id.Boot == 0 {
-		return s.db.Commit(func(txn *badger.Txn) error {
-			return txn.Set([]byte(identityKey), record)
-		})
+		return s.db.Commit(func(w kv.Writer) error { return w.Set([]byte(identityKey), record) })
 	}
-	var found []byte
-	err := s.db.View(func(txn *badger.Txn) error {
-		item, err := txn.Get([]byte(identityKey))
-		if err != nil {
-			return err
-		}
-		found, err = item.ValueCopy(nil)
-		return err
-	})
+	at := s.db.Snapshot()
+	defer at.Discard()
+	found, err := at.Get([]byte(identityKey))
 	switch {
-	case errors.Is(err, badger.ErrKeyNotFound):
+	case errors.Is(err, kv.ErrNotFound):
 		return fmt.Errorf("%w: %s does not say whose it is", ErrDamaged, s.path(logName))
 	case err != nil:
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/raftyard/raftyard/internal/badgerdb"
+	"github.com/raftyard/raftyard/internal/vfs"
 )
 
 func TestDirectoryThatIsNotOursIsRefused(t *testing.T) {
@@ -136,7 +137,7 @@ func TestInterruptedMakingBeginsAgain(t *testing.T) {
 	id := Identity{Cluster: testCluster, Node: 1, Store: uuid.UUID{9}, Format: formatVersion}
 	for _, parts := range [][]string{nil, {sequenceName}, {sequenceName, logName}} {
 		o := testOptions(t.TempDir())
-		if err := id.save(o.Dir); err != nil {
+		if err := id.save(vfs.OS{}, o.Dir); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range parts {

@@ -1,14 +1,16 @@
 package storage
 
 import (
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 )
 
-// keepInterval is how often the keeper looks whether there is something to do.
-// So much of the newest work may be missing in the sequence note.
-const keepInterval = 100 * time.Millisecond
+// KeepInterval is how often there should be a look whether there is something to
+// do, see [Store.Keep]. So much of the newest work may be missing in the sequence
+// note.
+const KeepInterval = 100 * time.Millisecond
 
 // trimRounds is how many rounds pass from one look at what groups hold for
 // nothing to the next: half a minute. A log that is cut more often than that
@@ -16,32 +18,35 @@ const keepInterval = 100 * time.Millisecond
 const trimRounds = 300
 
 // keeper does what need not be done with every batch: it notes the newest one
-// outside of Badger, finds what groups hold for nothing, and deletes garbage that
-// no batch has deleted on its way.
-// startKeeper launches its goroutine and stop waits for it.
+// outside of the database, finds what groups hold for nothing, and deletes garbage
+// that no batch has deleted on its way.
+// start launches its goroutine and stop waits for it; without that it is somebody
+// else who calls keep.
 type keeper struct {
 	store  *Store
 	rounds int // since the last trim
 
 	once sync.Once
-	quit chan struct{}
+	quit chan struct{} // nil: it has no goroutine
 	done chan struct{}
 }
 
-func startKeeper(s *Store) *keeper {
-	k := &keeper{store: s, quit: make(chan struct{}), done: make(chan struct{})}
+func (k *keeper) start() {
+	k.quit, k.done = make(chan struct{}), make(chan struct{})
 	go k.run()
-	return k
 }
 
 func (k *keeper) stop() {
+	if k.quit == nil {
+		return
+	}
 	k.once.Do(func() { close(k.quit) })
 	<-k.done
 }
 
 func (k *keeper) run() {
 	defer close(k.done)
-	clock := time.NewTicker(keepInterval)
+	clock := time.NewTicker(KeepInterval)
 	defer clock.Stop()
 	for {
 		select {
@@ -56,6 +61,19 @@ func (k *keeper) run() {
 			}
 		}
 	}
+}
+
+// Keep is one round of housekeeping. It is for a store without a goroutine of its
+// own, see [Backing], whose owner calls it every [KeepInterval], from one goroutine
+// at a time and not while it calls [Store.Close].
+func (s *Store) Keep() error {
+	if s.keeper.quit != nil {
+		return fmt.Errorf("%w: the store keeps itself", ErrInvalid)
+	}
+	if err := s.Err(); err != nil {
+		return err
+	}
+	return s.keeper.keep()
 }
 
 // keep is one round of the keeper.

@@ -6,7 +6,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/raftyard/raftyard/internal/badgerdb"
+	"github.com/raftyard/raftyard/internal/kv"
 )
 
 // logRead reads the entries [lo, hi) of a log from Badger. It holds a snapshot
@@ -17,7 +17,7 @@ type logRead struct {
 	lo, hi uint64
 	refs   []ref
 	parts  map[uint64][]uint32
-	at     *badgerdb.Snapshot
+	at     kv.Snapshot
 }
 
 // openReadLocked prepares to read [lo, hi), which the log must have.
@@ -109,11 +109,7 @@ func (r *logRead) record(at ref) ([]*raftpb.Entry, error) {
 // slot reads one record into memory of its own.
 func (r *logRead) slot(n uint32) (logRecord, error) {
 	key := appendLogKey(nil, r.log.group, n)
-	item, err := r.at.Get(key)
-	if err != nil {
-		return logRecord{}, err
-	}
-	value, err := item.ValueCopy(nil)
+	value, err := r.at.Get(key)
 	if err != nil {
 		return logRecord{}, err
 	}

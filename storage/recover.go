@@ -4,10 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-
-	"github.com/dgraph-io/badger/v4"
-
-	"github.com/raftyard/raftyard/internal/badgerdb"
 )
 
 // recover reads the whole database once, group after group, and rebuilds what is
@@ -15,29 +11,20 @@ import (
 func (s *Store) recover() error {
 	var at progress
 	f := new(found)
-	err := s.db.View(func(txn *badger.Txn) error {
-		opts := badger.DefaultIteratorOptions
-		opts.PrefetchValues = false // values come with the keys; prefetching copies them
-		it := txn.NewIterator(opts)
-		defer it.Close()
-		for it.Rewind(); it.Valid(); it.Next() {
-			item := it.Item()
-			if badgerdb.Own(item.Key()) {
-				continue
-			}
-			batch, err := s.recoverItem(f, item)
-			if err != nil {
-				return err
-			}
-			at.saw(batch, item.Version())
+	view := s.db.Snapshot()
+	defer view.Discard()
+	err := view.Scan(func(key, value []byte, version uint64) error {
+		batch, err := s.recoverPair(f, key, value)
+		if err == nil {
+			at.saw(batch, version)
 		}
-		if f.any {
-			s.take(f)
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return err
+	}
+	if f.any {
+		s.take(f)
 	}
 	newest := at.newest()
 	s.durable.Store(newest)
@@ -47,18 +34,18 @@ func (s *Store) recover() error {
 	return nil
 }
 
-// recoverItem takes in one key and returns the number of its batch, or zero if
-// its record does not tell.
-func (s *Store) recoverItem(f *found, item *badger.Item) (batch uint64, err error) {
-	k, ok := parseGroupKey(item.Key())
+// recoverPair takes in one key and returns the number of its batch, or zero if its
+// record does not tell.
+func (s *Store) recoverPair(f *found, key, value []byte) (batch uint64, err error) {
+	k, ok := parseGroupKey(key)
 	if !ok {
-		return readStoreItem(item)
+		return readStoreRecord(key, value)
 	}
 	if f.any && k.group != f.group {
 		s.take(f)
 	}
 	f.group, f.any = k.group, true
-	return f.item(k, item)
+	return f.pair(k, key, value), nil
 }
 
 // progress finds out the number of the newest batch. Batches and Badger's
@@ -86,21 +73,17 @@ func (p *progress) newest() uint64 {
 	return p.batch
 }
 
-// readStoreItem reads a key of the store and returns the batch number in it.
-func readStoreItem(item *badger.Item) (batch uint64, err error) {
-	key := string(item.Key())
-	switch key {
+// readStoreRecord reads a record of the store and returns the batch number in it.
+func readStoreRecord(key, value []byte) (batch uint64, err error) {
+	switch string(key) {
 	case identityKey:
 		return 0, nil // checked before
 	case sequenceKey:
-		err = item.Value(func(value []byte) error {
-			// One that cannot be read still counts by its version.
-			if r, rerr := openRecord([]byte(key), value); rerr == nil {
-				batch = r.Uvarint()
-			}
-			return nil
-		})
-		return batch, err
+		// One that cannot be read still counts by its version.
+		if r, rerr := openRecord(key, value); rerr == nil {
+			batch = r.Uvarint()
+		}
+		return batch, nil
 	default:
 		return 0, fmt.Errorf("%w: key %x is none of this store", ErrDamaged, key)
 	}
@@ -136,11 +119,8 @@ func (s *Store) lostTail(newest, noted uint64) error {
 	size := recordCharge + int64(len(text))
 	begin := func(batch uint64) { w.reset(s, batch, size*markBatch) }
 	begin(newest)
-	for g, r := range s.replicas {
-		if !r.live() || r.info.Damage != nil {
-			continue
-		}
-		if err := w.add(&op{kind: opDamaged, group: g, damage: text}); err != nil {
+	for _, r := range s.liveReplicas() { // a damaged one has no log
+		if err := w.add(&op{kind: opDamaged, group: r.info.Group, damage: text}); err != nil {
 			return err
 		}
 		if len(w.pairs) == markBatch {
@@ -206,29 +186,23 @@ func (f *found) reset() {
 	*f = found{records: f.records[:0], slots: f.slots[:0]}
 }
 
-// item takes in one key of the group and returns the number of its batch, or zero
-// if that cannot be read. The error is one of reading from Badger; what is wrong
-// with the record goes to f.err.
-func (f *found) item(k groupKey, item *badger.Item) (batch uint64, err error) {
+// pair takes in one key of the group and returns the number of its batch, or zero
+// if that cannot be read. What is wrong with the record goes to f.err.
+func (f *found) pair(k groupKey, key, value []byte) (batch uint64) {
 	if k.kind == kindLog {
 		f.slots = append(f.slots, k.slot)
 	}
-	key := item.Key()
-	err = item.Value(func(value []byte) error {
-		p, rerr := f.record(k, key, value)
-		if rerr != nil {
-			what := fmt.Sprintf("record %c", k.kind)
-			if k.kind == kindLog {
-				what = fmt.Sprintf("record in slot %d", k.slot)
-			}
-			f.wrong(fmt.Errorf("%s: %w", what, rerr))
-			return nil
+	p, err := f.record(k, key, value)
+	if err != nil {
+		what := fmt.Sprintf("record %c", k.kind)
+		if k.kind == kindLog {
+			what = fmt.Sprintf("record in slot %d", k.slot)
 		}
-		batch = p.batch
-		f.seq = max(f.seq, p.seq)
-		return nil
-	})
-	return batch, err
+		f.wrong(fmt.Errorf("%s: %w", what, err))
+		return 0
+	}
+	f.seq = max(f.seq, p.seq)
+	return p.batch
 }
 
 func (f *found) wrong(err error) {

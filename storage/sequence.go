@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"os"
 	"path/filepath"
 
 	"github.com/google/uuid"
+
+	"github.com/raftyard/raftyard/internal/vfs"
 )
 
 // sequenceNote is the file that remembers, outside of Badger, the number of a
@@ -20,7 +21,7 @@ import (
 //
 //	crc32c 4, little endian, of the rest | format 1 | store 16 | sequence 8, big endian
 type sequenceNote struct {
-	file  *os.File
+	file  vfs.File
 	store uuid.UUID
 	noted uint64
 	turn  int64
@@ -53,18 +54,18 @@ func decodeNote(b []byte) (store uuid.UUID, sequence uint64, ok bool) {
 }
 
 // openSequenceNote opens the note of a store, or makes it for a new one.
-func openSequenceNote(path string, id Identity) (*sequenceNote, error) {
-	flags := os.O_RDWR
+func openSequenceNote(files vfs.FS, path string, id Identity) (*sequenceNote, error) {
+	open := files.OpenWrite
 	if id.Boot == 0 {
-		flags |= os.O_CREATE | os.O_TRUNC
+		open = files.Create
 	}
-	f, err := os.OpenFile(path, flags, 0o600)
+	f, err := open(path)
 	if err != nil {
 		return nil, err
 	}
 	n := &sequenceNote{file: f, store: id.Store}
 	if id.Boot == 0 {
-		err = errors.Join(n.write(0), n.write(0), syncDir(filepath.Dir(path)))
+		err = errors.Join(n.write(0), n.write(0), files.SyncDir(filepath.Dir(path)))
 	} else {
 		err = n.read()
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/dgraph-io/badger/v4"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard"
@@ -14,15 +13,11 @@ import (
 func countKeys(t *testing.T, s *Store) map[raftyard.GroupID]int {
 	t.Helper()
 	n := make(map[raftyard.GroupID]int)
-	err := s.db.View(func(txn *badger.Txn) error {
-		opts := badger.DefaultIteratorOptions
-		opts.PrefetchValues = false
-		it := txn.NewIterator(opts)
-		defer it.Close()
-		for it.Rewind(); it.Valid(); it.Next() {
-			if k, ok := parseGroupKey(it.Item().Key()); ok && k.kind == kindLog {
-				n[k.group]++
-			}
+	at := s.db.Snapshot()
+	defer at.Discard()
+	err := at.Scan(func(key, _ []byte, _ uint64) error {
+		if k, ok := parseGroupKey(key); ok && k.kind == kindLog {
+			n[k.group]++
 		}
 		return nil
 	})

@@ -16,7 +16,7 @@ type Stats struct {
 	CacheBytes   int64 // memory that cached entries take now
 	Garbage      int64 // keys waiting to be deleted
 	Sequence     uint64
-	TableBytes   int64 // Badger's tables on disk
+	TableBytes   int64 // of the tables on disk
 	LiveReplicas int
 	Tombstones   int
 	Damaged      int
@@ -38,10 +38,6 @@ func (s *Store) Reserve() int64 { return s.db.Reserve() }
 
 // Stats returns the counters. It does not wait for a commit.
 func (s *Store) Stats() Stats {
-	var tables int64
-	for _, level := range s.db.Levels() {
-		tables += level.Size
-	}
 	st := Stats{
 		Commits:     s.stats.commits.Load(),
 		Updates:     s.stats.updates.Load(),
@@ -55,7 +51,7 @@ func (s *Store) Stats() Stats {
 		CacheBytes:  s.cache.used.Load(),
 		Garbage:     s.garbage.size.Load(),
 		Sequence:    s.durable.Load(),
-		TableBytes:  tables,
+		TableBytes:  s.db.TableBytes(),
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()

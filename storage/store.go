@@ -4,8 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"io"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/badgerdb"
+	"github.com/raftyard/raftyard/internal/kv"
+	"github.com/raftyard/raftyard/internal/vfs"
 )
 
 type groupID = raftyard.GroupID
@@ -21,12 +22,13 @@ type groupID = raftyard.GroupID
 // from several goroutines.
 type Store struct {
 	opts        Options
+	backing     Backing
 	identity    Identity
 	limits      Limits
 	recordLimit int64
 
-	lock   *dirLock
-	db     *badgerdb.DB
+	lock   io.Closer
+	db     kv.DB
 	note   *sequenceNote
 	keeper *keeper
 	stats  stats
@@ -49,26 +51,35 @@ type Store struct {
 // A store in which single replicas are damaged opens; see [Replica.Damage]. When
 // the newest batches are missing, every live replica is damaged, and stays so:
 // there is no telling whose they were.
-func Open(o Options) (*Store, error) {
+func Open(o Options) (*Store, error) { return OpenOn(o, Real()) }
+
+// OpenOn is [Open] on a disk that may be simulated.
+func OpenOn(o Options, on Backing) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	o = o.withDefaults()
-	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
+	if err := on.Files.MkdirAll(o.Dir); err != nil {
 		return nil, fmt.Errorf("storage: open: %w", err)
 	}
-	lock, err := lockDirectory(filepath.Join(o.Dir, lockName))
+	lock, err := on.Files.Lock(filepath.Join(o.Dir, lockName))
+	if errors.Is(err, vfs.ErrLocked) {
+		err = fmt.Errorf("%w: %w", ErrLocked, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("storage: open %s: %w", o.Dir, err)
 	}
 	s := &Store{
-		opts: o, lock: lock, replicas: make(map[groupID]*replica),
+		opts: o, backing: on, lock: lock, replicas: make(map[groupID]*replica),
 		cache: cache{budget: o.CacheBytes},
 	}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("storage: open %s: %w", o.Dir, err), s.release())
 	}
-	s.keeper = startKeeper(s)
+	s.keeper = &keeper{store: s}
+	if on.Until == nil {
+		s.keeper.start()
+	}
 	return s, nil
 }
 
@@ -76,13 +87,14 @@ func Open(o Options) (*Store, error) {
 // depend on each other.
 func (s *Store) open() error {
 	var err error
-	if s.identity, err = loadIdentity(s.opts); err != nil {
+	files := s.backing.Files
+	if s.identity, err = loadIdentity(s.opts, s.backing); err != nil {
 		return err
 	}
-	if s.note, err = openSequenceNote(s.path(sequenceName), s.identity); err != nil {
+	if s.note, err = openSequenceNote(files, s.path(sequenceName), s.identity); err != nil {
 		return err
 	}
-	s.db, err = badgerdb.Open(badgerdb.Options{
+	s.db, err = s.backing.OpenDB(badgerdb.Options{
 		Dir:          s.path(logName),
 		MemTableSize: s.opts.MemTableSize,
 		Profile:      badgerdb.Log,
@@ -108,7 +120,7 @@ func (s *Store) open() error {
 		return err
 	}
 	s.identity.Boot++
-	return s.identity.save(s.opts.Dir)
+	return s.identity.save(files, s.opts.Dir)
 }
 
 func (s *Store) path(name string) string { return filepath.Join(s.opts.Dir, name) }
@@ -184,9 +196,9 @@ func (s *Store) damage(l *Log, err error) {
 
 // Close notes the newest batch and closes the store. Batches that are being
 // committed are finished before; later ones end with [ErrClosed]. Reads must
-// have ended. Calling it again does no harm.
+// have ended, and so must [Store.Keep]. Calling it again does no harm.
 func (s *Store) Close() error {
-	s.commitMu.Lock()
+	s.lockCommits()
 	s.mu.Lock()
 	closed := errors.Is(s.err, ErrClosed)
 	failed := s.err
@@ -213,14 +225,5 @@ func (s *Store) release() error {
 	if s.note != nil {
 		errs = append(errs, s.note.close())
 	}
-	return errors.Join(append(errs, s.lock.release())...)
-}
-
-// exists reports whether there is anything at path.
-func exists(path string) (bool, error) {
-	_, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
+	return errors.Join(append(errs, s.lock.Close())...)
 }

@@ -1,8 +1,0 @@
-//go:build !unix || solaris || aix
-
-package storage
-
-import "os"
-
-// lockFile leaves locking to Badger, which has a way for each system.
-func lockFile(*os.File) error { return nil }
