@@ -4,43 +4,15 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard"
-	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/world"
 	"github.com/raftyard/raftyard/storage"
 )
 
-// An Examined is what is seen of a node between two steps.
-type Examined struct {
-	// Replicas are those that the node runs or shows, by group.
-	Replicas []Replica
-	// Stored is what its log store knows, tombstones included.
-	Stored []storage.Replica
-}
-
-// A Replica is one replica of an examined node.
-type Replica struct {
-	Group       raftyard.GroupID
-	Incarnation raftyard.Incarnation
-	ID          raftyard.ReplicaID
-	Node        raftyard.NodeID
-
-	// Serving is false for a replica that is stopped or damaged; Fault says why.
-	Serving bool
-	Fault   error
-
-	Role   group.RaftRole
-	Term   uint64
-	Vote   raftyard.ReplicaID
-	Lead   raftyard.ReplicaID
-	Commit uint64
-	First  uint64
-	Last   uint64
-	// Applied is how far the state machine is.
-	Applied uint64
-	State   group.State
-
-	// Log is what is durable of the log; nil when it cannot be had.
-	Log *storage.Log
-}
+// What is seen of a node between two of its steps, with its replicas by group.
+type (
+	Examined = world.Examined
+	Replica  = world.Replica
+)
 
 // An Identity names one replica. Two lives of it have the same.
 type Identity struct {
@@ -94,7 +66,7 @@ const (
 type Write struct {
 	Group       raftyard.GroupID
 	Incarnation raftyard.Incarnation
-	// Index is where it was applied; see [group.Result].
+	// Index is where it was applied, as its group.Result says.
 	Index uint64
 	// Data is the command, and Result the answer.
 	Data   []byte
