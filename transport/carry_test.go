@@ -13,7 +13,9 @@ func TestCarry(t *testing.T) {
 		Message: &raftpb.Message{
 			Type: raftpb.MsgApp.Enum(), From: new(uint64(3)), To: new(uint64(4)),
 			Term: new(uint64(2)), Index: new(uint64(5)), LogTerm: new(uint64(1)),
-			Entries: []*raftpb.Entry{{Index: new(uint64(6)), Term: new(uint64(2)), Data: []byte("x")}},
+			Entries: []*raftpb.Entry{
+				{Index: new(uint64(6)), Term: new(uint64(2)), Data: []byte("x")},
+			},
 		},
 	}
 	forged := good

@@ -77,15 +77,30 @@ const (
 )
 
 var names = [NumBugs]string{
-	None: "None", SkipSync: "SkipSync", TornUpdate: "TornUpdate", ClampTail: "ClampTail",
+	None:             "None",
+	SkipSync:         "SkipSync",
+	TornUpdate:       "TornUpdate",
+	ClampTail:        "ClampTail",
 	AnswerBeforeSync: "AnswerBeforeSync",
-	ApplyBeforeSync:  "ApplyBeforeSync", ForgetVote: "ForgetVote", ForgetMembers: "ForgetMembers", ApplyTwice: "ApplyTwice",
-	SkipApplied: "SkipApplied", SnapshotTerm: "SnapshotTerm", SnapshotMembers: "SnapshotMembers",
-	TruncateEarly: "TruncateEarly", TruncatePast: "TruncatePast", SnapshotLimbo: "SnapshotLimbo",
-	KeepOnInstall: "KeepOnInstall", StaleRead: "StaleRead", ReadUnapplied: "ReadUnapplied",
-	ResendUnknown: "ResendUnknown", AnswerOther: "AnswerOther",
-	InstallNoIntent: "InstallNoIntent", NoTombstone: "NoTombstone",
-	ReuseReplica: "ReuseReplica", WipedVotes: "WipedVotes",
+	ApplyBeforeSync:  "ApplyBeforeSync",
+	ForgetVote:       "ForgetVote",
+	ForgetMembers:    "ForgetMembers",
+	ApplyTwice:       "ApplyTwice",
+	SkipApplied:      "SkipApplied",
+	SnapshotTerm:     "SnapshotTerm",
+	SnapshotMembers:  "SnapshotMembers",
+	TruncateEarly:    "TruncateEarly",
+	TruncatePast:     "TruncatePast",
+	SnapshotLimbo:    "SnapshotLimbo",
+	KeepOnInstall:    "KeepOnInstall",
+	StaleRead:        "StaleRead",
+	ReadUnapplied:    "ReadUnapplied",
+	ResendUnknown:    "ResendUnknown",
+	AnswerOther:      "AnswerOther",
+	InstallNoIntent:  "InstallNoIntent",
+	NoTombstone:      "NoTombstone",
+	ReuseReplica:     "ReuseReplica",
+	WipedVotes:       "WipedVotes",
 }
 
 // String returns the bug's name.

@@ -1,0 +1,46 @@
+package world
+
+import (
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/storage"
+)
+
+// Examined is what the simulator sees of a node between two of its steps.
+type Examined struct {
+	Node     raftyard.NodeID
+	Replicas []Replica         // by group
+	Stored   []storage.Replica // by group, tombstones too
+}
+
+// Replica is one replica of a node.
+type Replica struct {
+	Group       raftyard.GroupID
+	Incarnation raftyard.Incarnation
+	ID          raftyard.ReplicaID
+
+	// Serving is false once the replica serves nobody any more; Fault is why it was
+	// stopped, if it was.
+	Serving bool
+	Fault   error
+
+	// Raft's own view as of the replica's last step. It is zero while the replica has
+	// no raft state, because it could not be opened.
+	Role     group.RaftRole
+	Term     uint64
+	Vote     raftyard.ReplicaID
+	Leader   raftyard.ReplicaID
+	Commit   uint64
+	First    uint64
+	Last     uint64
+	HandedTo uint64 // the last index that was handed to the state machine
+
+	// Applied is the last index that the state machine has applied.
+	Applied uint64
+
+	// State is the members as of the last step whose save is under way or done.
+	State group.State
+
+	// Log is what is durable; nil while it cannot be opened.
+	Log *storage.Log
+}
