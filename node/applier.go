@@ -28,20 +28,22 @@ type appliers struct {
 	ready  sync.Cond
 	queue  []*replica // those with tasks that no applier works on
 	closed bool
-	wg     sync.WaitGroup
+
+	world *surroundings
+	procs []process
 
 	stop func(r *replica, reason error) // called when a state machine fails
 }
 
-func newAppliers(stop func(*replica, error)) *appliers {
-	a := &appliers{stop: stop}
+func newAppliers(s *surroundings, stop func(*replica, error)) *appliers {
+	a := &appliers{world: s, stop: stop}
 	a.ready.L = &a.mu
 	return a
 }
 
 func (a *appliers) start(n int) {
 	for range n {
-		a.wg.Go(a.run)
+		a.procs = append(a.procs, a.world.spawn("applier", a.run))
 	}
 }
 
@@ -52,7 +54,9 @@ func (a *appliers) close() {
 	a.closed = true
 	a.mu.Unlock()
 	a.ready.Broadcast()
-	a.wg.Wait()
+	for _, p := range a.procs {
+		p.wait()
+	}
 	for _, r := range a.queue {
 		for ts := r.machine.pop(); len(ts) > 0; ts = r.machine.pop() {
 			if ts[0].drop != nil {
@@ -88,6 +92,7 @@ func (a *appliers) add(r *replica, t task) {
 
 func (a *appliers) run() {
 	for {
+		a.world.until(a.busy)
 		a.mu.Lock()
 		for len(a.queue) == 0 && !a.closed {
 			a.ready.Wait()
@@ -102,6 +107,13 @@ func (a *appliers) run() {
 		a.mu.Unlock()
 		a.turn(r)
 	}
+}
+
+// busy reports whether there is something to do for run.
+func (a *appliers) busy() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.queue) > 0 || a.closed
 }
 
 // turn does some tasks of r, and puts it at the end of the queue if there are more.

@@ -42,21 +42,20 @@ func (c *call) finish(res group.Result, err error) {
 // the outcome is by then; when the replica or the node is gone the outcome is
 // unknown.
 func (c *call) wait(ctx context.Context) (group.Result, error) {
-	select {
-	case a := <-c.done:
+	world := c.r.worker.node.world
+	switch a, from := await(world, c.done, c.r.gone, ctx.Done()); from {
+	case fromValues:
 		return a.result, a.err
-	case <-ctx.Done():
-	case <-c.r.gone:
+	case fromFirst:
 		return c.lost(c.r.goneReason())
+	case fromSecond:
 	}
 	cause := context.Cause(ctx)
 	c.r.worker.box.control(func() { c.r.worker.cancel(c, cause) })
-	select {
-	case a := <-c.done:
+	if a, from := await(world, c.done, c.r.gone, nil); from == fromValues {
 		return a.result, a.err
-	case <-c.r.gone:
-		return c.lost(c.r.goneReason())
 	}
+	return c.lost(c.r.goneReason())
 }
 
 // lost prefers an answer that came just before the replica went.

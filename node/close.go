@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -37,10 +36,8 @@ func (n *Node) Close(ctx context.Context) error {
 // waits until none is led here, or time is up.
 func (n *Node) handOver(ctx context.Context) {
 	limit := time.Duration(handoverTimeouts*n.cfg.ElectionTicks) * n.cfg.TickInterval
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := n.world.withTimeout(ctx, limit)
 	defer cancel()
-	poll := time.NewTicker(n.cfg.TickInterval / 2)
-	defer poll.Stop()
 	for {
 		led, live := 0, n.liveNodes()
 		for _, r := range n.allReplicas() {
@@ -54,11 +51,9 @@ func (n *Node) handOver(ctx context.Context) {
 		if led == 0 {
 			return
 		}
-		select {
-		case <-ctx.Done():
+		if !n.world.sleep(ctx, n.cfg.TickInterval/2) {
 			n.logger.Warn("leaderships not handed over in time", countAttr(led))
 			return
-		case <-poll.C:
 		}
 	}
 }
@@ -115,7 +110,7 @@ func (n *Node) stop() error {
 	}
 	for _, w := range n.workers {
 		w.box.close()
-		<-w.done
+		w.proc.wait()
 	}
 	if n.appliers != nil {
 		n.appliers.close()
@@ -127,7 +122,9 @@ func (n *Node) stop() error {
 	if n.files != nil {
 		n.files.close()
 	}
-	n.wg.Wait()
+	for _, p := range n.procs {
+		p.wait()
+	}
 	for _, r := range n.allReplicas() {
 		if err := r.machine.close(false); err != nil {
 			errs = append(errs, fmt.Errorf("group %d: %w", r.group, err))
@@ -148,10 +145,7 @@ func (w *worker) halt(r *replica, reason error) {
 	if !w.box.control(func() { w.retire(r, reason); close(done) }) {
 		return
 	}
-	select {
-	case <-done:
-	case <-w.done:
-	}
+	await[struct{}](w.node.world, nil, done, w.proc.done)
 }
 
 // forget drops a replica whose tombstone is durable, and deletes what it stored.
@@ -187,7 +181,7 @@ func (n *Node) purgeMachine(g raftyard.GroupID, kind string, m *machine) {
 		err = m.close(true)
 	}
 	if err == nil {
-		err = os.RemoveAll(m.env.Dir)
+		err = n.world.files.RemoveAll(m.env.Dir)
 	}
 	if err != nil {
 		n.logger.Error("state of a removed replica stays behind until the next start",

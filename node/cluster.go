@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/transport"
@@ -52,7 +51,7 @@ func (n *Node) Nodes(ctx context.Context) []NodeStatus {
 	}
 	recs := n.registry.Nodes()
 	out := make([]NodeStatus, len(recs))
-	var wg sync.WaitGroup
+	var asks []func()
 	for i, rec := range recs {
 		st := &out[i]
 		*st = NodeStatus{ID: rec.ID, Peer: rec.Peer, HTTP: rec.HTTP, Labels: rec.Labels}
@@ -69,8 +68,8 @@ func (n *Node) Nodes(ctx context.Context) []NodeStatus {
 		if !st.Live {
 			continue
 		}
-		wg.Go(func() {
-			short, cancel := context.WithTimeout(ctx, askPatience)
+		asks = append(asks, func() {
+			short, cancel := n.world.withTimeout(ctx, askPatience)
 			defer cancel()
 			var rep nodeReport
 			if err := n.askJSON(short, rec.ID, askNode, nil, &rep); err != nil {
@@ -80,7 +79,7 @@ func (n *Node) Nodes(ctx context.Context) []NodeStatus {
 			st.fill(rep)
 		})
 	}
-	wg.Wait()
+	n.world.all("ask for a node", asks)
 	return out
 }
 

@@ -192,7 +192,7 @@ func (c *cluster) eventually(what string, ok func() bool) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), testTimeout)
 	defer cancel()
 	for !ok() {
-		if !pause(ctx, 2*time.Millisecond) {
+		if !(&surroundings{}).sleep(ctx, 2*time.Millisecond) {
 			c.t.Fatalf("never happened: %s", what)
 		}
 	}

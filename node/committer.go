@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/storage"
@@ -35,6 +36,7 @@ const (
 // A committer makes the writes of all workers durable. While one batch is being
 // synced the next gathers, so one sync carries what all groups have by then.
 type committer struct {
+	world *surroundings
 	store *storage.Store
 	fail  func(error) // called when the store can write no more
 
@@ -46,16 +48,20 @@ type committer struct {
 	ready   sync.Cond
 	pending []write
 	closed  bool
-	done    chan struct{}
+	proc    process
 }
 
 func newCommitter(
-	store *storage.Store, fail func(error), refused func(raftyard.GroupID, error),
+	s *surroundings, store *storage.Store,
+	fail func(error), refused func(raftyard.GroupID, error),
 ) *committer {
-	c := &committer{store: store, fail: fail, refused: refused, done: make(chan struct{})}
+	c := &committer{world: s, store: store, fail: fail, refused: refused}
 	c.ready.L = &c.mu
 	return c
 }
+
+// start begins to commit.
+func (c *committer) start() { c.proc = c.world.spawn("committer", c.run) }
 
 // submit hands writes over, in order. It never blocks; what waits is bounded by
 // the number of replicas, as each has one append under way at most.
@@ -76,21 +82,30 @@ func (c *committer) submit(ws ...write) {
 // wait makes writes durable and returns the error of each.
 func (c *committer) wait(ws []write) []error {
 	errs := make([]error, len(ws))
-	var wg sync.WaitGroup
-	wg.Add(len(ws))
+	if len(ws) == 0 {
+		return errs
+	}
+	var left atomic.Int64
+	left.Store(int64(len(ws)))
+	all := make(chan struct{})
 	for i := range ws {
-		ws[i].done = func(err error) { errs[i] = err; wg.Done() }
+		ws[i].done = func(err error) {
+			errs[i] = err
+			if left.Add(-1) == 0 {
+				close(all)
+			}
+		}
 	}
 	c.submit(ws...)
-	wg.Wait()
+	await[struct{}](c.world, nil, all, nil)
 	return errs
 }
 
 // run commits until close, then what is left.
 func (c *committer) run() {
-	defer close(c.done)
 	var spare []write
 	for {
+		c.world.until(c.busy)
 		c.mu.Lock()
 		for len(c.pending) == 0 && !c.closed {
 			c.ready.Wait()
@@ -107,13 +122,20 @@ func (c *committer) run() {
 	}
 }
 
+// busy reports whether run has something to do.
+func (c *committer) busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.pending) > 0 || c.closed
+}
+
 // close waits for the last commit.
 func (c *committer) close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
 	c.ready.Signal()
-	<-c.done
+	c.proc.wait()
 }
 
 // commit makes ws durable in as few batches as the store's limits allow.

@@ -85,20 +85,15 @@ func (d *disk) look() (level DiskLevel, changed bool) {
 
 // watchDisk looks at the free space until the node stops.
 func (n *Node) watchDisk() {
-	t := time.NewTicker(diskEvery)
-	defer t.Stop()
-	for {
+	look := func() {
 		if level, changed := n.disk.look(); changed {
 			n.logger.Warn("disk level changed", stepAttr(level.String()),
 				bytesAttr("free", n.disk.free.Load()), bytesAttr("floor", n.disk.floor.Load()))
 			n.noteChange()
 		}
-		select {
-		case <-t.C:
-		case <-n.running.Done():
-			return
-		}
 	}
+	look()
+	n.world.every(n.running, diskEvery, look)
 }
 
 // grows reports whether taking a message makes the log grow.

@@ -12,17 +12,19 @@ type background struct {
 	ready  sync.Cond
 	jobs   []func()
 	closed bool
-	wg     sync.WaitGroup
+
+	world *surroundings
+	procs []process
 }
 
 // fileWorkers is how many goroutines write and remove snapshot files.
 const fileWorkers = 4
 
-func newBackground() *background {
-	b := &background{}
+func newBackground(s *surroundings) *background {
+	b := &background{world: s}
 	b.ready.L = &b.mu
 	for range fileWorkers {
-		b.wg.Go(b.run)
+		b.procs = append(b.procs, s.spawn("files", b.run))
 	}
 	return b
 }
@@ -44,6 +46,7 @@ func (b *background) start(job func()) {
 
 func (b *background) run() {
 	for {
+		b.world.until(b.busy)
 		b.mu.Lock()
 		for len(b.jobs) == 0 && !b.closed {
 			b.ready.Wait()
@@ -59,13 +62,22 @@ func (b *background) run() {
 	}
 }
 
+// busy reports whether there is something to do for run.
+func (b *background) busy() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.jobs) > 0 || b.closed
+}
+
 // close does what is queued and waits for it.
 func (b *background) close() {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
 	b.ready.Broadcast()
-	b.wg.Wait()
+	for _, p := range b.procs {
+		p.wait()
+	}
 }
 
 // limiter lets something happen once a minute. The zero value is ready.

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/wire"
@@ -47,7 +45,7 @@ func (n *Node) decideGroup(
 	}
 	seed, store := n.chooseSeed(spec)
 	res, err := n.command(ctx, registry.EncodeCreateGroup(registry.CreateGroup{
-		ID: spec.ID, Incarnation: raftyard.Incarnation(uuid.New()), Kind: spec.Kind,
+		ID: spec.ID, Incarnation: raftyard.Incarnation(n.world.newID()), Kind: spec.Kind,
 		Voters: spec.Voters, Learners: spec.Learners,
 		SnapshotEntries: spec.SnapshotEntries, TrailingEntries: spec.TrailingEntries,
 		Seed: seed, SeedStore: store,
@@ -129,7 +127,7 @@ func (n *Node) awaitMembers(
 		if err == nil && led && reached(d, rec) {
 			return true
 		}
-		if !pause(ctx, wait) {
+		if !n.world.sleep(ctx, wait) {
 			return false
 		}
 		wait = min(wait*3/2, 100*time.Millisecond)
@@ -383,7 +381,7 @@ func (n *Node) transferLocal(ctx context.Context, g raftyard.GroupID, to raftyar
 		if patience--; !errors.Is(err, errNotYet) || patience < 0 {
 			return err
 		}
-		if !pause(ctx, n.cfg.TickInterval) {
+		if !n.world.sleep(ctx, n.cfg.TickInterval) {
 			return err
 		}
 	}
@@ -394,14 +392,15 @@ func (n *Node) tryTransfer(ctx context.Context, r *replica, to raftyard.NodeID) 
 	if err != nil {
 		return err
 	}
-	select {
-	case err = <-done:
-		return err
-	case <-r.gone:
-		return fmt.Errorf("%w: %w", ErrTransfer, r.goneReason())
-	case <-ctx.Done():
-		return fmt.Errorf("%w: not done within the deadline: %w", ErrUnknownOutcome, ctx.Err())
+	err, from := await(n.world, done, r.gone, ctx.Done())
+	switch from {
+	case fromFirst:
+		err = fmt.Errorf("%w: %w", ErrTransfer, r.goneReason())
+	case fromSecond:
+		err = fmt.Errorf("%w: not done within the deadline: %w", ErrUnknownOutcome, ctx.Err())
+	case fromValues:
 	}
+	return err
 }
 
 // TakeSnapshot takes a snapshot of the group now: on this node if it has a
@@ -433,17 +432,16 @@ func (n *Node) snapshotLocal(ctx context.Context, g raftyard.GroupID) (SnapshotI
 			}
 		})
 	})
-	select {
-	case res := <-got:
-		if res.err != nil {
-			return SnapshotInfo{}, fmt.Errorf("group %d: snapshot: %w", g, res.err)
-		}
-		return SnapshotInfo{
-			Group: g, Node: n.cfg.ID, Index: res.at.applied, Term: res.at.term, Bytes: res.bytes,
-		}, nil
-	case <-r.gone:
+	res, from := await(n.world, got, r.gone, ctx.Done())
+	switch {
+	case from == fromFirst:
 		return SnapshotInfo{}, fmt.Errorf("group %d: %w", g, r.goneReason())
-	case <-ctx.Done():
+	case from == fromSecond:
 		return SnapshotInfo{}, errors.Join(ErrUnknownOutcome, ctx.Err())
+	case res.err != nil:
+		return SnapshotInfo{}, fmt.Errorf("group %d: snapshot: %w", g, res.err)
 	}
+	return SnapshotInfo{
+		Group: g, Node: n.cfg.ID, Index: res.at.applied, Term: res.at.term, Bytes: res.bytes,
+	}, nil
 }

@@ -2,9 +2,9 @@ package node
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/node/registry"
 	"github.com/raftyard/raftyard/transport"
 )
@@ -19,7 +19,7 @@ func (n *Node) ownStore() registry.Store { return registry.Store(n.store.Identit
 // foreignStore reports whether a node is known with another data directory.
 func (n *Node) foreignStore(id raftyard.NodeID, store registry.Store) bool {
 	rec, ok := n.registry.Node(id)
-	return ok && !rec.Store.IsZero() && rec.Store != store
+	return ok && !mutant.On(mutant.WipedVotes) && !rec.Store.IsZero() && rec.Store != store
 }
 
 // accept returns why nothing is taken from a peer, or nil.
@@ -32,7 +32,7 @@ func (n *Node) accept(from transport.Identity) error {
 	}
 	err := fmt.Errorf("%w: node %d comes with data directory %v, but is known with another: "+
 		"its directory was wiped or replaced", ErrInvalid, from.Node, from.Store)
-	if n.foreignLog.due(time.Now()) {
+	if n.foreignLog.due(n.world.now()) {
 		n.logger.Error("a node is not listened to", nodeAttr(from.Node), errAttr(err))
 	}
 	return err

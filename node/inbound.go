@@ -126,12 +126,7 @@ func (n *Node) notice(env *transport.Envelope) {
 // isOpen reports whether the node has brought its replicas back. Until then it
 // hears nobody: what it would answer might be wrong.
 func (n *Node) isOpen() bool {
-	select {
-	case <-n.opened:
-		return true
-	default:
-		return false
-	}
+	return isClosed(n.opened)
 }
 
 // errStarting: the node cannot serve yet. The request had no effect.
@@ -181,13 +176,11 @@ func (n *Node) replicaFor(ctx context.Context, env transport.Envelope) (*replica
 			return nil, fmt.Errorf("group %d incarnation %v replica %d: %w",
 				env.Group, env.Incarnation, env.To.Replica, ErrNoReplica)
 		}
-		select {
-		case <-made:
-		case <-ctx.Done():
+		if _, from := await[struct{}](n.world, nil, made, ctx.Done()); from == fromSecond {
 			return nil, ctx.Err()
 		}
 		// It may have to wait until what a former replica stored is deleted.
-		if !pause(ctx, pollEvery) {
+		if !n.world.sleep(ctx, pollEvery) {
 			return nil, ctx.Err()
 		}
 	}

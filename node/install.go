@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"io/fs"
 	"path/filepath"
 
-	"github.com/google/uuid"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/storage"
 	"github.com/raftyard/raftyard/transport"
 )
@@ -45,9 +45,9 @@ func (n *Node) receiveSnapshot(
 	if err != nil {
 		return fmt.Errorf("snapshot manifest: %w", err)
 	}
-	st := &stagedSnapshot{name: incomingPrefix + uuid.NewString(), id: manifest.ID}
+	st := &stagedSnapshot{name: incomingPrefix + n.world.newID().String(), id: manifest.ID}
 	dir := r.machine.env.Dir
-	if _, err = writeFileSync(dir, st.name, copier{body}); err != nil {
+	if _, err = writeFileSync(n.world.files, dir, st.name, copier{body}); err != nil {
 		return err
 	}
 	n.metrics.snapshotsReceived.Add(1)
@@ -62,13 +62,12 @@ func (n *Node) receiveSnapshot(
 	if !posted {
 		verdict <- ErrClosed
 	}
-	select {
-	case err = <-verdict:
-	case <-r.gone:
+	err, from := await(n.world, verdict, r.gone, nil)
+	if from == fromFirst {
 		err = r.goneReason()
 	}
 	if err != nil {
-		return errorsJoinRemove(err, filepath.Join(dir, st.name))
+		return joinRemove(n.world.files, err, filepath.Join(dir, st.name))
 	}
 	return nil
 }
@@ -104,7 +103,7 @@ func (w *worker) discardStaged(r *replica) {
 }
 
 func (n *Node) removeFile(path string) {
-	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+	if err := n.world.files.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		n.logger.Warn("snapshot file stays behind", errAttr(err))
 	}
 }
@@ -126,6 +125,10 @@ func (w *worker) install(r *replica) {
 	}
 	intent.File = r.staged.name
 	r.staged = nil
+	if mutant.On(mutant.InstallNoIntent) {
+		w.restore(r, intent)
+		return
+	}
 	r.meta.Install = intent
 	w.writes = append(w.writes, write{
 		group: r.group, update: storage.Update{Meta: r.meta.encode()},

@@ -3,11 +3,14 @@ package node
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/node/registry"
 	"github.com/raftyard/raftyard/storage"
 	"github.com/raftyard/raftyard/transport"
@@ -29,7 +32,7 @@ type lifecycle struct {
 	node *Node
 	wake chan struct{}
 	stop chan struct{}
-	done chan struct{}
+	proc process
 
 	started bool // only the goroutine that opens and closes the node looks at it
 
@@ -52,7 +55,7 @@ type creation struct {
 func newLifecycle(n *Node) *lifecycle {
 	return &lifecycle{
 		node: n,
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 		creates:  make(map[raftyard.GroupID]creation),
 		destroys: make(map[*replica]group.Descriptor),
 		made:     make(chan struct{}),
@@ -62,18 +65,12 @@ func newLifecycle(n *Node) *lifecycle {
 // start lets the rounds begin.
 func (l *lifecycle) start() {
 	l.started = true
-	go l.run()
+	l.proc = l.node.world.spawn("lifecycle", l.run)
 }
 
 func (l *lifecycle) run() {
-	defer close(l.done)
-	clock := time.NewTicker(reconcileEvery)
-	defer clock.Stop()
 	for {
-		select {
-		case <-l.wake:
-		case <-clock.C:
-		case <-l.stop:
+		if _, from := await(l.node.world, l.wake, l.stop, nil); from != fromValues {
 			return
 		}
 		l.round()
@@ -85,7 +82,12 @@ func (l *lifecycle) close() {
 		return
 	}
 	close(l.stop)
-	<-l.done
+	l.proc.wait()
+}
+
+// pokeNowAndThen has rounds run though nothing asks for one.
+func (l *lifecycle) pokeNowAndThen() {
+	l.node.world.every(l.node.running, reconcileEvery, l.poke)
 }
 
 // poke has a round run soon.
@@ -238,7 +240,8 @@ func (l *lifecycle) found(rec *registry.Group) {
 func (l *lifecycle) createAll(cs map[raftyard.GroupID]creation) {
 	var made []creation
 	ws := make([]write, 0, len(cs))
-	for _, c := range cs {
+	for _, g := range slices.Sorted(maps.Keys(cs)) {
+		c := cs[g]
 		switch {
 		case l.node.purging(c.group):
 			l.postpone(c)
@@ -317,11 +320,15 @@ func (l *lifecycle) createWrite(c creation) write {
 func (l *lifecycle) destroyAll(ds map[*replica]group.Descriptor) {
 	var gone []*replica
 	ws := make([]write, 0, len(ds))
-	for r, last := range ds {
+	for _, r := range slices.SortedFunc(maps.Keys(ds), byGroup) {
+		last := ds[r]
 		if l.node.replica(r.group) != r {
 			continue
 		}
 		last.NextReplica = max(last.NextReplica, r.id+1)
+		if mutant.On(mutant.NoTombstone) {
+			last.NextReplica = 1
+		}
 		ws = append(ws, write{
 			kind: writeDestroy, group: r.group,
 			tombstone: storage.Tombstone{

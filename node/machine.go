@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 // A machine is a replica's state machine with the queue of what is to be done
 // with it. At most one applier works on it at a time; views run beside that.
 type machine struct {
+	world   *surroundings
 	env     group.Env
 	factory func(kind string) (group.Factory, error)
 
@@ -203,7 +203,7 @@ func (m *machine) machineApplied() (index uint64, ok bool, err error) {
 // restore replaces the state by the contents of a file.
 func (m *machine) restore(path string) (err error) {
 	defer recovered(&err, "Restore")
-	f, err := os.Open(path)
+	f, err := m.world.files.Open(path)
 	if err != nil {
 		return fmt.Errorf("open snapshot file: %w", err)
 	}
@@ -252,7 +252,7 @@ func (g guarded) Close() (err error) {
 func (m *machine) use(ctx context.Context, fn func(group.StateMachine) error) (err error) {
 	defer recovered(&err, "read")
 	for !m.access.TryRLock() {
-		if !pause(ctx, pollEvery) {
+		if !m.world.sleep(ctx, pollEvery) {
 			return fmt.Errorf("group %d: %w: the state machine is being restored: %w",
 				m.env.Group, ErrTimeout, context.Cause(ctx))
 		}

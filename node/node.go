@@ -5,9 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/world"
 	"github.com/raftyard/raftyard/node/registry"
 	"github.com/raftyard/raftyard/storage"
 	"github.com/raftyard/raftyard/transport"
@@ -24,28 +24,16 @@ import (
 // clusterNamespace makes cluster ids out of cluster names (UUID version 5).
 var clusterNamespace = uuid.MustParse("6f0b6a0e-7c1c-5d1f-9d0e-2f6b5b1c0a77")
 
-// carrier is what the node needs of a transport.
-//
-//nolint:interfacebloat // it is what a node does with its network, in one place
-type carrier interface {
-	Send(batch []transport.Envelope)
-	Connect(to raftyard.NodeID)
-	Request(ctx context.Context, to raftyard.NodeID, kind uint8, body []byte) ([]byte, error)
-	SendSnapshot(ctx context.Context, env transport.Envelope, body io.WriterTo) error
-	Peers() []transport.PeerStatus
-	Stats() transport.Stats
-	Close() error
-}
-
 // A Node is a member of many raft groups. Its methods may be called from any
 // goroutine.
 type Node struct {
 	cfg       Config
 	logger    *slog.Logger
+	world     *surroundings
 	cluster   uuid.UUID
 	started   time.Time
 	store     *storage.Store
-	transport carrier
+	transport world.Carrier
 	committer *committer
 	appliers  *appliers
 	sender    *snapshotSender
@@ -72,7 +60,7 @@ type Node struct {
 
 	closeOnce sync.Once
 	closeErr  error
-	wg        sync.WaitGroup  // clock, housekeeping
+	procs     []process       // clock, housekeeping
 	running   context.Context // ends when the node stops
 	cancel    context.CancelFunc
 	chunk     int64       // most bytes of entries in one write
@@ -82,16 +70,24 @@ type Node struct {
 // Open starts a node: it opens the data directory, brings every replica in it
 // back, and connects to the peers. It returns when the node takes requests; it
 // does not wait for other nodes.
-func Open(ctx context.Context, cfg Config) (*Node, error) {
+func Open(ctx context.Context, cfg Config) (*Node, error) { return OpenIn(ctx, cfg, nil) }
+
+// OpenIn is [Open] for a node in a world of the simulator's; nil is the real one.
+func OpenIn(ctx context.Context, cfg Config, w *world.World) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
+	if w != nil && w.FreeSpace != nil {
+		cfg.diskFree = func(string) int64 { return w.FreeSpace() }
+	}
+	s := newSurroundings(w)
 	n := &Node{
 		cfg:      cfg,
 		logger:   cfg.Logger,
+		world:    s,
 		cluster:  uuid.NewSHA1(clusterNamespace, []byte(cfg.Cluster)),
-		started:  time.Now(),
+		started:  s.now(),
 		replicas: make(map[raftyard.GroupID]*replica),
 		opened:   make(chan struct{}),
 		closing:  make(chan struct{}),
@@ -99,18 +95,18 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		failed:   make(chan struct{}),
 	}
 	n.running, n.cancel = context.WithCancel(context.Background())
-	if err := n.start(ctx); err != nil {
+	if err := n.start(ctx, w); err != nil {
 		return nil, errors.Join(err, n.stop())
 	}
 	return n, nil
 }
 
 // start brings the parts up in the order in which they need each other.
-func (n *Node) start(ctx context.Context) error {
-	store, err := storage.Open(storage.Options{
+func (n *Node) start(ctx context.Context, in *world.World) error {
+	store, err := openStore(storage.Options{
 		Dir: n.cfg.Dir, Cluster: n.cluster, Node: n.cfg.ID,
 		CacheBytes: n.cfg.CacheBytes, MemTableSize: n.cfg.MemTableSize, Logger: n.logger,
-	})
+	}, in)
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
@@ -123,20 +119,20 @@ func (n *Node) start(ctx context.Context) error {
 	}
 	n.registry = registry.New(n.genesisNodes(), n.registryChanged)
 	n.lifecycle = newLifecycle(n)
-	n.files = newBackground()
-	n.committer = newCommitter(store, n.fail, n.writeRefused)
-	go n.committer.run()
-	n.appliers = newAppliers(n.stopReplica)
+	n.files = newBackground(n.world)
+	n.committer = newCommitter(n.world, store, n.fail, n.writeRefused)
+	n.committer.start()
+	n.appliers = newAppliers(n.world, n.stopReplica)
 	n.appliers.start(n.cfg.Appliers)
 	for range n.cfg.Workers {
 		w := newWorker(n)
 		n.workers = append(n.workers, w)
-		go w.run()
+		w.proc = n.world.spawn("worker", w.run)
 	}
 	if err := n.foundSystemGroup(); err != nil {
 		return err
 	}
-	if err := n.openTransport(); err != nil {
+	if err := n.openTransport(in); err != nil {
 		return err
 	}
 	n.sender = newSnapshotSender(n, n.cfg.SnapshotSends)
@@ -147,9 +143,13 @@ func (n *Node) start(ctx context.Context) error {
 	n.lifecycle.start()
 	n.connectPeers()
 	n.bootstrapElection()
-	n.wg.Go(n.clock)
-	n.wg.Go(n.housekeeping)
-	n.wg.Go(n.watchDisk)
+	n.beside("clock", n.clock)
+	n.beside("reconcile", n.lifecycle.pokeNowAndThen)
+	n.beside("housekeeping", n.housekeeping)
+	n.beside("disk", n.watchDisk)
+	if in != nil {
+		n.beside("keeper", n.keepStore)
+	}
 	return nil
 }
 
@@ -171,7 +171,7 @@ func (n *Node) checkLimits() error {
 }
 
 // openTransport connects the node to the network.
-func (n *Node) openTransport() error {
+func (n *Node) openTransport(in *world.World) error {
 	cfg := transport.Config{
 		Identity: transport.Identity{
 			Cluster: n.cluster, Node: n.cfg.ID,
@@ -184,11 +184,7 @@ func (n *Node) openTransport() error {
 		MaxSnapshotsOut: n.cfg.SnapshotSends, MaxSnapshotsIn: n.cfg.SnapshotReceives,
 		Logger: n.logger,
 	}
-	listen := transport.Listen
-	if n.cfg.Network != nil {
-		listen = n.cfg.Network.Endpoint
-	}
-	t, err := listen(cfg)
+	t, err := listen(cfg, n.cfg.Network, in)
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
@@ -202,7 +198,7 @@ func (n *Node) openTransport() error {
 // anything can be registered. Whose an address is, the handshake tells.
 func (n *Node) resolve(id raftyard.NodeID) (string, bool) {
 	rec, ok := n.registry.Node(id)
-	if p, configured := n.cfg.peer(id); configured && p.Addr != rec.Peer && rand.N(3) == 0 {
+	if p, configured := n.cfg.peer(id); configured && p.Addr != rec.Peer && n.world.roll(3) == 0 {
 		return p.Addr, true
 	}
 	return rec.Peer, ok && rec.Peer != ""
@@ -227,18 +223,16 @@ func (n *Node) genesisNodes() []registry.Node {
 
 // clock ticks every worker. A worker that is late has its ticks bounded.
 func (n *Node) clock() {
-	t := time.NewTicker(n.cfg.TickInterval)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-			for _, w := range n.workers {
-				w.box.tick()
-			}
-		case <-n.running.Done():
-			return
+	n.world.every(n.running, n.cfg.TickInterval, func() {
+		for _, w := range n.workers {
+			w.box.tick()
 		}
-	}
+	})
+}
+
+// beside runs a part of the node that ends with n.running.
+func (n *Node) beside(name string, fn func()) {
+	n.procs = append(n.procs, n.world.spawn(name, fn))
 }
 
 // workerOf pins a group to a worker.
@@ -255,13 +249,17 @@ func (n *Node) replica(g raftyard.GroupID) *replica {
 	return n.replicas[g]
 }
 
-// allReplicas returns every replica, in no order.
+// allReplicas returns every replica. In a simulation the order is that of groups,
+// elsewhere there is none.
 func (n *Node) allReplicas() []*replica {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	rs := make([]*replica, 0, len(n.replicas))
 	for _, r := range n.replicas {
 		rs = append(rs, r)
+	}
+	if n.world.turns != nil {
+		slices.SortFunc(rs, byGroup)
 	}
 	return rs
 }
@@ -325,7 +323,7 @@ func (n *Node) withDeadline(ctx context.Context) (context.Context, context.Cance
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, n.cfg.DefaultTimeout)
+	return n.world.withTimeout(ctx, n.cfg.DefaultTimeout)
 }
 
 func groupAttr(g raftyard.GroupID) slog.Attr     { return slog.Uint64("group", uint64(g)) }

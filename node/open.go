@@ -13,6 +13,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/storage"
 )
 
@@ -152,6 +153,7 @@ func (n *Node) newReplica(st storage.Replica) *replica {
 		logger: n.logger.With(groupAttr(st.Group), replicaAttr(st.ID)),
 		gone:   make(chan struct{}),
 		machine: &machine{
+			world:   n.world,
 			env:     n.env(st),
 			factory: n.factory,
 		},
@@ -238,7 +240,7 @@ func (r *replica) loadMachine() error {
 	case durable && index < at.Machine:
 		return fmt.Errorf("the state machine is at index %d, but had reached %d: it has lost state",
 			index, at.Machine)
-	case durable && index > at.Index:
+	case durable && index > at.Index && !mutant.On(mutant.ApplyTwice):
 		m.lastCommand = index
 		at.Index = index
 		if at.Term, err = r.log.Term(index); err != nil {
@@ -248,9 +250,12 @@ func (r *replica) loadMachine() error {
 	case durable:
 		m.lastCommand = index
 	case at.File != "":
-		if err := m.restore(filepath.Join(m.env.Dir, at.File)); err != nil {
+		if err = m.restore(filepath.Join(m.env.Dir, at.File)); err != nil {
 			return err
 		}
+	}
+	if mutant.On(mutant.SkipApplied) {
+		at.Index = max(at.Index, r.log.HardState().GetCommit())
 	}
 	m.position = position{applied: at.Index, term: at.Term, state: r.meta.State}
 	return nil

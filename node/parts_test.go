@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard"
@@ -41,7 +42,7 @@ func TestInterruptedInstallIsFinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	editMeta(t, c, cluster, func(m *meta) {
-		manifest := group.Manifest{State: state, ID: newMessageID()}
+		manifest := group.Manifest{State: state, ID: group.CommandID(uuid.New())}
 		m.Install = &installIntent{Index: 100, Term: 7, File: name, Manifest: manifest.Encode()}
 	})
 

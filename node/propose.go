@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/internal/wire"
 )
 
@@ -40,7 +40,7 @@ const (
 func (n *Node) Propose(ctx context.Context, g raftyard.GroupID, cmd []byte) (group.Result, error) {
 	ctx, cancel := n.withDeadline(ctx)
 	defer cancel()
-	p := group.Proposal{ID: newMessageID(), Data: cmd}
+	p := group.Proposal{ID: n.newMessageID(), Data: cmd}
 	var res group.Result
 	err := n.atLeader(ctx, g, func(to raftyard.NodeID) (err error) {
 		if to == n.cfg.ID {
@@ -135,7 +135,7 @@ func (n *Node) atLeader(
 		if leader, ok := n.Leader(g); ok && leader != to {
 			wait = minRetry // somebody else: no reason to wait long
 		}
-		if !pause(ctx, wait/2+rand.N(wait)) {
+		if !n.world.sleep(ctx, wait/2+time.Duration(n.world.roll(int64(wait)))) {
 			return n.gaveUp(ctx, g, last)
 		}
 		wait = min(2*wait, maxRetry)
@@ -174,7 +174,7 @@ func (n *Node) retryable(g raftyard.GroupID, to raftyard.NodeID, err error) bool
 	}
 	if !NotApplied(err) {
 		n.hints.set(g, 0)
-		return false
+		return mutant.On(mutant.ResendUnknown)
 	}
 	if nl, ok := errors.AsType[*NotLeaderError](err); ok {
 		n.hints.set(g, nl.Leader)
@@ -225,7 +225,7 @@ func (n *Node) leaderOrMember(
 	if len(members) == 0 {
 		return 0, n.localFault(g)
 	}
-	return members[rand.N(len(members))], nil
+	return members[n.world.roll(int64(len(members)))], nil
 }
 
 // localFault returns why this node's replica is stopped, if it is.

@@ -191,7 +191,10 @@ func TestWipedSeedDoesNotFoundAgain(t *testing.T) {
 // TestStagedFileOutlivesItsIntent takes a snapshot of one's own in the moment in
 // which a received one is restored but not yet recorded.
 func TestStagedFileOutlivesItsIntent(t *testing.T) {
-	w := &worker{node: &Node{files: newBackground(), logger: (Config{}).withDefaults().Logger}}
+	s := newSurroundings(nil)
+	w := &worker{node: &Node{
+		world: s, files: newBackground(s), logger: (Config{}).withDefaults().Logger,
+	}}
 	w.box = newMailbox()
 	dir := t.TempDir()
 	const name = incomingPrefix + "x"
@@ -206,7 +209,7 @@ func TestStagedFileOutlivesItsIntent(t *testing.T) {
 	snap := group.NewSnapshot(100, 5, m)
 	r := &replica{
 		group: 1, worker: w, gone: make(chan struct{}),
-		machine: &machine{env: group.Env{Dir: dir}},
+		machine: &machine{world: s, env: group.Env{Dir: dir}},
 	}
 	r.busy, r.snap.running = true, true
 	r.out = group.Output{
@@ -243,7 +246,7 @@ func TestIdleSnapshotsLeaveOneFile(t *testing.T) {
 
 // TestFactoryThatFailsWithANilPointer: as a program's factory easily does.
 func TestFactoryThatFailsWithANilPointer(t *testing.T) {
-	m := &machine{factory: func(string) (group.Factory, error) {
+	m := &machine{world: newSurroundings(nil), factory: func(string) (group.Factory, error) {
 		return func(group.Env) (group.StateMachine, error) {
 			var nothing *list
 			return nothing, io.ErrUnexpectedEOF

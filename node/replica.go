@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -99,6 +100,9 @@ type steering struct {
 	transfer *transfer
 }
 
+// byGroup orders replicas by their groups.
+func byGroup(a, b *replica) int { return cmp.Compare(a.group, b.group) }
+
 func (r *replica) String() string {
 	return fmt.Sprintf("group %d replica %d", r.group, r.id)
 }
@@ -116,24 +120,15 @@ func (r *replica) goneReason() error { return r.goneErr }
 
 // fault returns why the replica is stopped, or nil while it is not.
 func (r *replica) fault() error {
-	select {
-	case <-r.gone:
-		if errors.Is(r.goneErr, ErrFaulty) {
-			return r.goneErr
-		}
-	default:
+	if !r.serving() && errors.Is(r.goneErr, ErrFaulty) {
+		return r.goneErr
 	}
 	return nil
 }
 
 // serving reports whether the replica has not gone.
 func (r *replica) serving() bool {
-	select {
-	case <-r.gone:
-		return false
-	default:
-		return true
-	}
+	return !isClosed(r.gone)
 }
 
 // nodeOf returns the node of a member, as far as the descriptor or the messages

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -162,15 +162,15 @@ func (n *Node) collectReports(
 		return known
 	}
 	var mu sync.Mutex
-	var wg sync.WaitGroup
 	body := wire.AppendUvarint(nil, uint64(recs[0].ID))
 	body = wire.AppendUvarint(body, maxPage)
-	for id, yes := range ask {
-		if !yes {
+	var asks []func()
+	for _, id := range slices.Sorted(maps.Keys(ask)) {
+		if !ask[id] {
 			continue
 		}
-		wg.Go(func() {
-			short, cancel := context.WithTimeout(ctx, askPatience)
+		asks = append(asks, func() {
+			short, cancel := n.world.withTimeout(ctx, askPatience)
 			defer cancel()
 			var reps []replicaReport
 			if err := n.askJSON(short, id, askGroups, body, &reps); err != nil {
@@ -183,7 +183,7 @@ func (n *Node) collectReports(
 			}
 		})
 	}
-	wg.Wait()
+	n.world.all("ask for groups", asks)
 	return known
 }
 
@@ -258,10 +258,10 @@ func (n *Node) Group(ctx context.Context, g raftyard.GroupID) (GroupStatus, erro
 	nodes = slices.Compact(nodes)
 	st.Replicas = make([]ReplicaStatus, len(nodes))
 	var mu sync.Mutex
-	var wg sync.WaitGroup
+	asks := make([]func(), 0, len(nodes))
 	for i, id := range nodes {
-		wg.Go(func() {
-			short, cancel := context.WithTimeout(ctx, askPatience)
+		asks = append(asks, func() {
+			short, cancel := n.world.withTimeout(ctx, askPatience)
 			defer cancel()
 			rs, err := n.askReplica(short, id, g)
 			rs.Node = id
@@ -277,7 +277,7 @@ func (n *Node) Group(ctx context.Context, g raftyard.GroupID) (GroupStatus, erro
 			}
 		})
 	}
-	wg.Wait()
+	n.world.all("ask for a replica", asks)
 	st.fillLag()
 	return st, nil
 }
@@ -318,15 +318,13 @@ func (n *Node) RaftStatus(ctx context.Context, g raftyard.GroupID) (RaftStatus, 
 		Members:       []MemberStatus{},
 	}
 	if r.serving() {
-		got := make(chan struct{})
+		got := make(chan struct{}, 1)
 		r.worker.box.control(func() {
-			defer close(got)
+			defer func() { got <- struct{}{} }()
 			r.worker.guard(r, "report", func() { r.fillStatus(&st) })
 		})
-		select {
-		case <-got:
-		case <-r.gone:
-		case <-ctx.Done():
+		// That the replica has gone is found below.
+		if _, from := await(n.world, got, r.gone, ctx.Done()); from == fromSecond {
 			return RaftStatus{}, fmt.Errorf("group %d: %w", g, ctx.Err())
 		}
 	}
@@ -388,7 +386,7 @@ func (n *Node) Hash(ctx context.Context, g raftyard.GroupID, index uint64) (Hash
 		return HashInfo{}, err
 	}
 	for r.applied.Load() < index {
-		if !pause(ctx, pollEvery) {
+		if !n.world.sleep(ctx, pollEvery) {
 			return HashInfo{}, fmt.Errorf(
 				"group %d: index %d is not applied within the deadline: %w", g, index, ctx.Err())
 		}
@@ -407,18 +405,17 @@ func (n *Node) Hash(ctx context.Context, g raftyard.GroupID, index uint64) (Hash
 		},
 		drop: func(reason error) { got <- hashed{err: reason} },
 	})
-	select {
-	case h := <-got:
-		if h.err == nil && index != 0 && h.info.Index != index {
-			h.err = fmt.Errorf("%w: the state machine is at index %d already, not %d",
-				ErrInvalid, h.info.Index, index)
-		}
-		return h.info, h.err
-	case <-r.gone:
+	h, from := await(n.world, got, r.gone, ctx.Done())
+	switch {
+	case from == fromFirst:
 		return HashInfo{}, fmt.Errorf("group %d: %w", g, r.goneReason())
-	case <-ctx.Done():
-		return HashInfo{}, errors.Join(ctx.Err())
+	case from == fromSecond:
+		return HashInfo{}, ctx.Err()
+	case h.err == nil && index != 0 && h.info.Index != index:
+		h.err = fmt.Errorf("%w: the state machine is at index %d already, not %d",
+			ErrInvalid, h.info.Index, index)
 	}
+	return h.info, h.err
 }
 
 // hash returns the state machine's content hash.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
@@ -206,16 +205,4 @@ func (n *Node) askJSON(
 		return fmt.Errorf("node %d: answer to request %d: %w", to, kind, err)
 	}
 	return nil
-}
-
-// pause waits for d or until ctx ends, and reports whether ctx still goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -7,12 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/transport"
 )
 
@@ -37,31 +37,32 @@ type snapshotSender struct {
 	node   *Node
 	queue  chan *sendJob
 	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	procs  []process
 }
 
 func newSnapshotSender(n *Node, senders int) *snapshotSender {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &snapshotSender{node: n, queue: make(chan *sendJob, maxSnapshotQueue), cancel: cancel}
 	for range senders {
-		s.wg.Go(func() { s.run(ctx) })
+		s.procs = append(s.procs, n.world.spawn("sender", func() { s.run(ctx) }))
 	}
 	return s
 }
 
 func (s *snapshotSender) close() {
 	s.cancel()
-	s.wg.Wait()
+	for _, p := range s.procs {
+		p.wait()
+	}
 }
 
 func (s *snapshotSender) run(ctx context.Context) {
 	for {
-		select {
-		case j := <-s.queue:
-			s.send(ctx, j)
-		case <-ctx.Done():
+		j, from := await(s.node.world, s.queue, ctx.Done(), nil)
+		if from != fromValues {
 			return
 		}
+		s.send(ctx, j)
 	}
 }
 
@@ -103,14 +104,16 @@ func (s *snapshotSender) send(ctx context.Context, j *sendJob) {
 	}
 	r.worker.box.control(func() {
 		r.worker.guard(r, "report a snapshot", func() {
-			r.raft.ReportSnapshot(j.env.To.Replica, err == nil)
+			if err == nil || !mutant.On(mutant.SnapshotLimbo) {
+				r.raft.ReportSnapshot(j.env.To.Replica, err == nil)
+			}
 			r.worker.touch(r)
 		})
 	})
 }
 
 func (s *snapshotSender) stream(ctx context.Context, j *sendJob) error {
-	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
+	ctx, cancel := s.node.world.withTimeout(ctx, snapshotTimeout)
 	defer cancel()
 	r := j.r
 	r.pins.add(j, j.env.Message.GetSnapshot().GetMetadata().GetIndex())
@@ -119,13 +122,19 @@ func (s *snapshotSender) stream(ctx context.Context, j *sendJob) error {
 	if err != nil {
 		return err
 	}
+	if mutant.On(mutant.SnapshotMembers) {
+		at.state = r.view.Load().State
+	}
+	if mutant.On(mutant.SnapshotTerm) {
+		at.term = r.view.Load().Term
+	}
 	env := j.env
 	env.Message = &raftpb.Message{
 		Type:     raftpb.MsgSnap.Enum(),
 		To:       env.Message.To,
 		From:     env.Message.From,
 		Term:     env.Message.Term,
-		Snapshot: newSnapshot(at, r.machine.size()),
+		Snapshot: s.node.newSnapshot(at, r.machine.size()),
 	}
 	err = s.node.transport.SendSnapshot(ctx, env, content)
 	if cerr := content.Close(); err == nil && cerr != nil {
@@ -151,14 +160,15 @@ func (n *Node) viewOf(ctx context.Context, r *replica) (group.Snapshot, position
 		},
 		drop: func(reason error) { h.deliver(taken{err: reason}) },
 	})
+	t, from := await(n.world, h.got, r.gone, ctx.Done())
 	var err error
-	select {
-	case t := <-h.got:
+	switch from {
+	case fromValues:
 		return t.s, t.at, t.err
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-r.gone:
+	case fromFirst:
 		err = r.goneReason()
+	case fromSecond:
+		err = ctx.Err()
 	}
 	if t, ok := h.leave(); ok && t.s != nil {
 		n.closeSnapshot(r, t.s)
@@ -213,7 +223,7 @@ func (h *handoff) leave() (taken, bool) {
 }
 
 // newMessageID is a random id for a command, see [group.CommandID].
-func newMessageID() group.CommandID { return group.CommandID(uuid.New()) }
+func (n *Node) newMessageID() group.CommandID { return group.CommandID(n.world.newID()) }
 
 // reservedID reports whether raft keeps the id for itself.
 func reservedID(id raftyard.ReplicaID) bool {

@@ -1,18 +1,20 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"sync"
 
-	"github.com/google/uuid"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/mutant"
+	"github.com/raftyard/raftyard/internal/vfs"
 	"github.com/raftyard/raftyard/storage"
 )
 
@@ -119,6 +121,8 @@ func (n *Node) mark(m *machine, report func(snapshotResult)) {
 	case res.at.state.Index > res.at.applied:
 		// After a restart the members are known before the log is applied again.
 		res.err = fmt.Errorf("index %d is not applied again yet", res.at.state.Index)
+	case durable && mutant.On(mutant.TruncateEarly):
+		res.floor.Machine = 0
 	case durable && machineIndex < m.lastCommand && machineIndex < res.at.state.Index:
 		res.err = fmt.Errorf("the state machine is durable up to index %d only, of %d",
 			machineIndex, m.lastCommand)
@@ -134,7 +138,7 @@ func (n *Node) mark(m *machine, report func(snapshotResult)) {
 	default:
 		snap, err := m.snapshot()
 		if err == nil {
-			n.files.start(func() { report(writeSnapshotFile(m.env.Dir, snap, res)) })
+			n.files.start(func() { report(n.writeSnapshotFile(m.env.Dir, snap, res)) })
 			return
 		}
 		res.err = err
@@ -143,13 +147,15 @@ func (n *Node) mark(m *machine, report func(snapshotResult)) {
 }
 
 // writeSnapshotFile writes a state machine's snapshot to a new, synced file.
-func writeSnapshotFile(dir string, s group.Snapshot, res snapshotResult) snapshotResult {
-	name := fmt.Sprintf("%s%020d-%s", snapshotPrefix, res.at.applied, uuid.NewString()[:8])
-	n, err := writeFileSync(dir, name, s)
+func (n *Node) writeSnapshotFile(
+	dir string, s group.Snapshot, res snapshotResult,
+) snapshotResult {
+	name := fmt.Sprintf("%s%020d-%s", snapshotPrefix, res.at.applied, n.world.newID().String()[:8])
+	size, err := writeFileSync(n.world.files, dir, name, s)
 	if cerr := s.Close(); err == nil && cerr != nil {
 		err = fmt.Errorf("close snapshot: %w", cerr)
 	}
-	res.floor.File, res.bytes, res.err = name, n, err
+	res.floor.File, res.bytes, res.err = name, size, err
 	return res
 }
 
@@ -170,10 +176,14 @@ func (w *worker) snapshotTaken(r *replica, res snapshotResult) {
 		}
 		res.floor.Term = res.at.term
 	}
+	if mutant.On(mutant.SnapshotTerm) {
+		res.at.term = r.raft.Position().Term
+		res.floor.Term = res.at.term
+	}
 	r.obsolete(r.meta.Floor.File)
 	r.meta.Floor = res.floor
 	u := storage.Update{
-		Snapshot:  newSnapshot(res.at, res.bytes),
+		Snapshot:  w.node.newSnapshot(res.at, res.bytes),
 		CompactTo: r.compactTo(res.at.applied),
 		Meta:      r.meta.encode(),
 	}
@@ -239,9 +249,9 @@ func (r *replica) tellSnapshot(res snapshotResult) {
 
 // newSnapshot is the snapshot that raft knows of: where it is, and a manifest
 // that says what is in it. The content is the state machine's.
-func newSnapshot(at position, size int64) *raftpb.Snapshot {
+func (n *Node) newSnapshot(at position, size int64) *raftpb.Snapshot {
 	return group.NewSnapshot(at.applied, at.term, group.Manifest{
-		State: at.state, ID: newMessageID(), Size: size,
+		State: at.state, ID: n.newMessageID(), Size: size,
 	})
 }
 
@@ -252,12 +262,14 @@ const (
 
 // writeFileSync writes src to a new file that is durable, with its name, when it
 // returns without an error.
-func writeFileSync(dir, name string, src io.WriterTo) (n int64, err error) {
-	if err = os.MkdirAll(dir, 0o750); err != nil {
+func writeFileSync(
+	files vfs.FS, dir, name string, src io.WriterTo,
+) (n int64, err error) {
+	if err = files.MkdirAll(dir); err != nil {
 		return 0, fmt.Errorf("snapshot directory: %w", err)
 	}
 	path := filepath.Join(dir, name)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	f, err := files.CreateNew(path)
 	if err != nil {
 		return 0, fmt.Errorf("snapshot file: %w", err)
 	}
@@ -269,31 +281,18 @@ func writeFileSync(dir, name string, src io.WriterTo) (n int64, err error) {
 		err = cerr
 	}
 	if err == nil {
-		err = syncDir(dir)
+		err = files.SyncDir(dir)
 	}
 	if err != nil {
-		return n, fmt.Errorf("write snapshot file: %w", errorsJoinRemove(err, path))
+		return n, fmt.Errorf("write snapshot file: %w", joinRemove(files, err, path))
 	}
 	return n, nil
 }
 
-// errorsJoinRemove removes a file that is not to be used and adds a failure to err.
-func errorsJoinRemove(err error, path string) error {
-	if rerr := os.Remove(path); rerr != nil && !os.IsNotExist(rerr) {
+// joinRemove removes a file that is not to be used and adds a failure to err.
+func joinRemove(files vfs.FS, err error, path string) error {
+	if rerr := files.Remove(path); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
 		return fmt.Errorf("%w (and %s stays behind: %w)", err, path, rerr)
-	}
-	return err
-}
-
-// syncDir makes the names in dir durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if cerr := d.Close(); err == nil {
-		err = cerr
 	}
 	return err
 }
@@ -317,16 +316,15 @@ func (w *worker) removeObsolete(r *replica) {
 // sweepFiles removes, at the start, every snapshot file of a replica but those
 // that its record names.
 func (n *Node) sweepFiles(dir string, m meta) {
-	entries, err := os.ReadDir(dir)
-	if os.IsNotExist(err) {
+	names, err := n.world.files.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	if err != nil {
 		n.logger.Warn("old snapshot files stay behind", errAttr(err))
 		return
 	}
-	for _, e := range entries {
-		name := e.Name()
+	for _, name := range names {
 		ours := strings.HasPrefix(name, snapshotPrefix) || strings.HasPrefix(name, incomingPrefix)
 		needed := name == m.Floor.File || (m.Install != nil && name == m.Install.File)
 		if ours && !needed {

@@ -195,12 +195,7 @@ func (w *worker) tickTransfer(r *replica) {
 }
 
 func (n *Node) isClosing() bool {
-	select {
-	case <-n.closing:
-		return true
-	default:
-		return false
-	}
+	return isClosed(n.closing)
 }
 
 // transferHere has the worker hand the leadership over; the channel gets the answer.

@@ -40,7 +40,7 @@ func (n *Node) maybeStray(r *replica) bool {
 // askAboutStray asks the group's leader, and destroys the replica only on proof:
 // at a later epoch it is no member, and its id is below the next one.
 func (n *Node) askAboutStray(ctx context.Context, r *replica) {
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	ctx, cancel := n.world.withTimeout(ctx, askPatience)
 	defer cancel()
 	rec, _ := n.registry.Group(r.group)
 	for _, id := range slices.Concat(rec.Voters, rec.Learners) {

@@ -75,7 +75,7 @@ func (n *Node) housekeeping() {
 					slog.Int("connected", n.countLive()), slog.Int("nodes", len(n.cfg.Peers)),
 					errAttr(err))
 			}
-			if !pause(ctx, n.cfg.TickInterval) {
+			if !n.world.sleep(ctx, n.cfg.TickInterval) {
 				return
 			}
 		}
@@ -83,7 +83,7 @@ func (n *Node) housekeeping() {
 	}
 	n.ready.Store(true)
 	n.noteChange()
-	for pause(ctx, strayEvery) {
+	for n.world.sleep(ctx, strayEvery) {
 		n.cleanStrays(ctx)
 	}
 }
@@ -91,7 +91,7 @@ func (n *Node) housekeeping() {
 // refresh reads the registry linearizably, once. From then on what it says may
 // be used against what is on this node's disk.
 func (n *Node) refresh(parent context.Context) error {
-	ctx, cancel := context.WithTimeout(parent, time.Second)
+	ctx, cancel := n.world.withTimeout(parent, time.Second)
 	defer cancel()
 	err := View(ctx, n, raftyard.SystemGroup, Linearizable, func(*registry.Registry) error {
 		return nil
@@ -108,11 +108,11 @@ func (n *Node) refresh(parent context.Context) error {
 // replica hears of no leader, and cannot pass anything on to one. It returns what
 // a node had against that, nil if one took it or none was reached.
 func (n *Node) announce(ctx context.Context) (refusal error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := n.world.withTimeout(ctx, time.Second)
 	defer cancel()
 	self := n.self()
 	p := group.Proposal{
-		ID: newMessageID(), Data: registry.EncodeSetNode(registry.SetNode{Node: self}),
+		ID: n.newMessageID(), Data: registry.EncodeSetNode(registry.SetNode{Node: self}),
 	}
 	tried := map[raftyard.NodeID]bool{0: true, self.ID: true}
 	next := n.registry.Nodes()

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -66,7 +65,7 @@ func (n *Node) tellChanges(
 	seen map[raftyard.GroupID]Event, ready *bool, yield func(Event) bool,
 ) bool {
 	rs := n.allReplicas()
-	slices.SortFunc(rs, func(a, b *replica) int { return cmp.Compare(a.group, b.group) })
+	slices.SortFunc(rs, byGroup)
 	here := make(map[raftyard.GroupID]bool, len(rs))
 	for _, r := range rs {
 		here[r.group] = true

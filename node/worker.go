@@ -11,7 +11,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
-	"github.com/raftyard/raftyard/storage"
+	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/transport"
 )
 
@@ -22,9 +22,10 @@ import (
 type worker struct {
 	node *Node
 	box  *mailbox
-	done chan struct{}
+	proc process
 
 	replicas map[raftyard.GroupID]*replica
+	order    []*replica // replicas, by group
 	dirty    []*replica // to be looked at in this round
 	outgoing []transport.Envelope
 	writes   []write
@@ -34,17 +35,15 @@ func newWorker(n *Node) *worker {
 	return &worker{
 		node:     n,
 		box:      newMailbox(),
-		done:     make(chan struct{}),
 		replicas: make(map[raftyard.GroupID]*replica),
 	}
 }
 
 // run works until the mailbox is closed.
 func (w *worker) run() {
-	defer close(w.done)
 	var m mail
 	for !m.closed {
-		<-w.box.wake
+		await(w.node.world, w.box.wake, nil, nil)
 		m = w.box.take(m)
 		w.process(&m)
 	}
@@ -128,6 +127,12 @@ func (w *worker) guard(r *replica, what string, fn func()) {
 // add takes charge of a replica.
 func (w *worker) add(r *replica) {
 	w.replicas[r.group] = r
+	at, found := slices.BinarySearchFunc(w.order, r, byGroup)
+	if found {
+		w.order[at] = r
+	} else {
+		w.order = slices.Insert(w.order, at, r)
+	}
 	r.publish()
 	w.touch(r)
 }
@@ -148,11 +153,15 @@ func (w *worker) retire(r *replica, reason error) {
 	w.writes = slices.DeleteFunc(w.writes, func(x write) bool { return x.group == r.group })
 	if w.replicas[r.group] == r {
 		delete(w.replicas, r.group)
+		if at, found := slices.BinarySearchFunc(w.order, r, byGroup); found {
+			w.order = slices.Delete(w.order, at, at+1)
+		}
 	}
 }
 
 func (w *worker) tick() {
-	for _, r := range w.replicas {
+	// A replica that stops is retired in a later round: the order stays.
+	for _, r := range w.order {
 		w.guard(r, "tick", func() {
 			r.raft.Tick()
 			w.tickTransfer(r)
@@ -223,6 +232,11 @@ func (w *worker) read(c *call) {
 			return
 		}
 		c.begun = true
+		if mutant.On(mutant.StaleRead) && c.r.leader.Role == group.Leader {
+			c.r.reads = append(c.r.reads, waitingRead{index: c.r.raft.Position().Commit, call: c})
+			w.serveReads(c.r)
+			return
+		}
 		if err := c.r.raft.Read(c); err != nil {
 			c.finish(group.Result{}, outcomeError(c.r, err))
 			return
@@ -275,6 +289,14 @@ func (w *worker) drain(r *replica) {
 func (w *worker) route(r *replica) {
 	out := &r.out
 	w.send(r, out.Messages)
+	if mutant.On(mutant.AnswerBeforeSync) {
+		w.send(r, out.After)
+		out.After = nil
+	}
+	if mutant.On(mutant.ApplyBeforeSync) && out.Apply != nil && out.Install == nil {
+		w.node.appliers.apply(r, out.Apply)
+		out.Apply = nil
+	}
 	w.tell(r, out)
 	switch {
 	case out.Install != nil:
@@ -317,56 +339,6 @@ func (w *worker) conclude(r *replica, o group.Outcome) {
 		w.changed(r, o.Err)
 	}
 }
-
-// saveWrites appends the writes that make s durable. It is one, unless s holds
-// more entries than fit into one: then a prefix comes first, with the term and
-// vote that it needs, and the step goes on when the last part is durable. A crash
-// in between leaves a shorter log that nobody has been told of.
-func (r *replica) saveWrites(ws []write, s *group.Save, chunk int64) []write {
-	entries := s.Entries
-	for {
-		n := prefix(entries, chunk)
-		if n == len(entries) {
-			break
-		}
-		hs := s.HardState
-		if hs == nil {
-			st := r.raft.Status()
-			hs = &raftpb.HardState{
-				Term: new(st.Term), Vote: new(uint64(st.Vote)), Commit: new(st.Commit),
-			}
-		}
-		last := entries[n-1].GetIndex()
-		ws = append(ws, write{group: r.group, done: func(error) {}, update: storage.Update{
-			Entries: entries[:n],
-			HardState: &raftpb.HardState{
-				Term: new(hs.GetTerm()), Vote: new(hs.GetVote()),
-				Commit: new(min(hs.GetCommit(), last)),
-			},
-		}})
-		entries = entries[n:]
-	}
-	u := storage.Update{HardState: s.HardState, Entries: entries}
-	if s.State != nil {
-		r.meta.State = *s.State
-		u.Meta = r.meta.encode()
-	}
-	return append(ws, write{group: r.group, update: u, saved: r})
-}
-
-// prefix returns how many entries, at least one, stay within a size.
-func prefix(entries []*raftpb.Entry, size int64) int {
-	for i, e := range entries {
-		size -= int64(len(e.GetData())) + entryOverhead
-		if size < 0 && i > 0 {
-			return i
-		}
-	}
-	return len(entries)
-}
-
-// entryOverhead is a bound of what an entry takes in a record beside its data.
-const entryOverhead = 32
 
 // saved goes on with a step whose append is durable.
 func (w *worker) saved(r *replica) {
@@ -440,7 +412,7 @@ func (w *worker) serveReads(r *replica) {
 	applied := r.applied.Load()
 	kept := r.reads[:0]
 	for _, wr := range r.reads {
-		if wr.index > applied {
+		if wr.index > applied && !mutant.On(mutant.ReadUnapplied) {
 			kept = append(kept, wr)
 			continue
 		}

@@ -1,0 +1,238 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/raftyard/raftyard/internal/vfs"
+	"github.com/raftyard/raftyard/internal/world"
+	"github.com/raftyard/raftyard/storage"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// surroundings are what the node touches outside of its own memory. It starts every
+// goroutine through them, waits, looks at the clock and throws dice through them, so
+// that the simulator can put its own in their place. See package world.
+type surroundings struct {
+	turns world.Turns // nil: goroutines run when they like
+	dice  world.Dice  // nil: real ones
+	files vfs.FS
+}
+
+func newSurroundings(w *world.World) *surroundings {
+	if w == nil {
+		return &surroundings{files: vfs.OS{}}
+	}
+	return &surroundings{turns: w.Turns, dice: w.Dice, files: w.Files}
+}
+
+// A process is something that runs beside the rest, and that somebody waits for.
+type process struct {
+	s    *surroundings
+	done chan struct{} // closed when it has returned
+}
+
+// spawn runs fn beside the rest. The name is for traces.
+func (s *surroundings) spawn(name string, fn func()) process {
+	p := process{s: s, done: make(chan struct{})}
+	run := func() {
+		defer close(p.done)
+		fn()
+	}
+	if s.turns != nil {
+		s.turns.Go(name, run)
+	} else {
+		go run()
+	}
+	return p
+}
+
+// wait returns when the process has.
+func (p process) wait() { await[struct{}](p.s, nil, p.done, nil) }
+
+// all runs fns beside each other and returns when all have.
+func (s *surroundings) all(name string, fns []func()) {
+	ps := make([]process, 0, len(fns))
+	for _, fn := range fns {
+		ps = append(ps, s.spawn(name, fn))
+	}
+	for _, p := range ps {
+		p.wait()
+	}
+}
+
+// until returns, in a simulation, when ready is true. It comes before whatever
+// really waits for that.
+func (s *surroundings) until(ready func() bool) {
+	if s.turns != nil {
+		s.turns.Until(ready)
+	}
+}
+
+// A source is which of the channels given to await has ended the wait.
+type source uint8
+
+const (
+	fromValues source = iota
+	fromFirst
+	fromSecond
+)
+
+// await waits for a value from a buffered channel, or for one of two others to be
+// closed. Each of them may be nil.
+func await[T any](
+	s *surroundings, values <-chan T, first, second <-chan struct{},
+) (v T, from source) {
+	if s.turns != nil {
+		return awaitTurn(s.turns, values, first, second)
+	}
+	select {
+	case v = <-values:
+		return v, fromValues
+	case <-first:
+		return v, fromFirst
+	case <-second:
+		return v, fromSecond
+	}
+}
+
+// awaitTurn is await in a simulation, where chance must not choose among several
+// that have come.
+func awaitTurn[T any](
+	turns world.Turns, values <-chan T, first, second <-chan struct{},
+) (v T, from source) {
+	turns.Until(func() bool { return len(values) > 0 || isClosed(first) || isClosed(second) })
+	switch {
+	case len(values) > 0:
+		return <-values, fromValues
+	case isClosed(first):
+		return v, fromFirst
+	default:
+		return v, fromSecond
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// sleep waits for d or until ctx ends, and reports whether ctx still goes on.
+func (s *surroundings) sleep(ctx context.Context, d time.Duration) bool {
+	if s.turns != nil {
+		return s.turns.Sleep(ctx, d)
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// every calls fn at an interval until ctx ends.
+func (s *surroundings) every(ctx context.Context, d time.Duration, fn func()) {
+	if s.turns != nil {
+		for s.turns.Sleep(ctx, d) {
+			fn()
+		}
+		return
+	}
+	t := time.NewTicker(d)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			fn()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// withTimeout is context.WithTimeout by the node's clock.
+func (s *surroundings) withTimeout(
+	ctx context.Context, d time.Duration,
+) (context.Context, context.CancelFunc) {
+	if s.turns != nil {
+		return s.turns.WithTimeout(ctx, d)
+	}
+	return context.WithTimeout(ctx, d)
+}
+
+func (s *surroundings) now() time.Time {
+	if s.turns != nil {
+		return s.turns.Now()
+	}
+	return time.Now()
+}
+
+// roll returns a number below n, which must be more than zero.
+func (s *surroundings) roll(n int64) int64 {
+	if s.dice != nil {
+		return int64(s.dice.Uint64() % uint64(n))
+	}
+	return rand.Int64N(n)
+}
+
+// newID returns a random id.
+func (s *surroundings) newID() uuid.UUID {
+	if s.dice != nil {
+		return s.dice.UUID()
+	}
+	return uuid.New()
+}
+
+// openStore opens the log store on the node's disk.
+func openStore(o storage.Options, w *world.World) (*storage.Store, error) {
+	if w == nil {
+		return storage.Open(o)
+	}
+	return storage.OpenOn(o, storage.Backing{
+		Files: w.Files, OpenDB: w.OpenDB, UUID: w.UUID, Until: w.Until,
+	})
+}
+
+// listen connects a node to the network of its world, or else of its Config.
+func listen(cfg transport.Config, network Network, w *world.World) (world.Carrier, error) {
+	switch {
+	case w != nil:
+		return w.Listen(cfg)
+	case network != nil:
+		// The endpoint is returned only when it is one: a nil pointer in an interface
+		// is not nil.
+		e, err := network.Endpoint(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return e, nil
+	}
+	t, err := transport.Listen(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return t, nil
+}
+
+// keepStore does now and then what the log store would do on a goroutine of its own,
+// which it has not got in a simulation.
+func (n *Node) keepStore() {
+	n.world.every(n.running, keepEvery, func() {
+		if err := n.store.Keep(); err != nil && n.store.Err() == nil {
+			n.logger.Warn("log store", errAttr(err))
+		}
+	})
+}
+
+// keepEvery is how often keepStore does so.
+const keepEvery = 100 * time.Millisecond
