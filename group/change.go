@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/mutant"
 )
 
 // A Change is a wish: which members a group shall gain, lose or see in another
@@ -47,8 +48,14 @@ func (d Descriptor) Apply(c Change) (Descriptor, error) {
 		}
 	}
 	for _, node := range c.AddLearners {
-		next.Members = append(next.Members, Member{ID: next.NextReplica, Node: node, Role: Learner})
-		next.NextReplica++
+		id := next.NextReplica
+		if mutant.On(mutant.ReuseReplica) {
+			if _, taken := next.Member(raftyard.ReplicaID(node)); !taken {
+				id = raftyard.ReplicaID(node)
+			}
+		}
+		next.Members = append(next.Members, Member{ID: id, Node: node, Role: Learner})
+		next.NextReplica = max(next.NextReplica, id) + 1
 	}
 	if err := d.checkNext(next); err != nil {
 		return Descriptor{}, err

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/raftyard/raftyard/internal/mutant"
 )
 
 // A Proposal is a command on its way into the log.
@@ -192,7 +194,7 @@ func (q *proposals) decide(e *raftpb.Entry, outcomes *[]Outcome) (tokens []any) 
 		switch {
 		case b.index != e.GetIndex():
 			return false
-		case b.term == e.GetTerm():
+		case b.term == e.GetTerm() || mutant.On(mutant.AnswerOther):
 			tokens = b.tokens
 		default:
 			outcomeAll(outcomes, b.tokens, ErrDropped)

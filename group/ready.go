@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/mutant"
 )
 
 // HasReady reports whether [Replica.Ready] has anything to hand out. It is false
@@ -204,12 +205,15 @@ func (r *Replica) save(rd raft.Ready, newState bool) *Save {
 	s := &Save{Entries: rd.Entries}
 	if v.hard != v.saved {
 		s.HardState = v.hard.proto()
+		if mutant.On(mutant.ForgetVote) {
+			s.HardState.Vote = new(uint64(0))
+		}
 		v.saved = v.hard
 	}
 	if snapshot {
 		s.Snapshot, s.Reset = rd.Snapshot, true
 	}
-	if newState || snapshot {
+	if newState && !mutant.On(mutant.ForgetMembers) || snapshot {
 		state := r.state
 		s.State = &state
 	}

@@ -8,6 +8,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/raftyard/raftyard/internal/mutant"
 )
 
 // New starts a replica from what is durable. It returns an error that wraps
@@ -202,6 +204,18 @@ func (l *logView) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 		cs = l.replica.state.Descriptor.ConfState()
 	}
 	return l.start.proto(), cs, nil
+}
+
+// Entries implements raft.Storage.
+func (l *logView) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
+	if mutant.On(mutant.TruncatePast) {
+		first, err := l.FirstIndex()
+		if err != nil {
+			return nil, err
+		}
+		lo = min(max(lo, first), hi)
+	}
+	return l.Storage.Entries(lo, hi, maxSize)
 }
 
 // Snapshot implements raft.Storage. A member that was added after the stored
