@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/test/linear"
 )
 
 // Config says what cluster a test wants. The zero value is three nodes with the
@@ -28,6 +29,8 @@ type Config struct {
 	Label string
 	// Nodes is their number; their ids are 1, 2, ... Default: 3.
 	Nodes int
+	// Links has the nodes reach each other through a [Network].
+	Links bool
 	// Tolerate holds texts that excuse a line of a log which would otherwise fail
 	// the test.
 	Tolerate []string
@@ -40,6 +43,7 @@ type Cluster struct {
 	cfg   Config
 	dir   string
 	nodes []*Node
+	net   *Network // nil: the nodes reach each other directly
 }
 
 // New prepares a cluster: directories, ports and configuration files. Nothing
@@ -55,10 +59,17 @@ func New(t testing.TB, cfg Config) *Cluster {
 	c := &Cluster{t: t, cfg: cfg, dir: t.TempDir()}
 	logs := t.ArtifactDir()
 	t.Cleanup(c.close) // after TempDir, and so done before the directory goes
+	if cfg.Links {
+		c.net = newNetwork()
+	}
 	for i := range cfg.Nodes {
 		n, err := newNode(c, raftyard.NodeID(i+1), logs)
 		c.check(err)
 		c.nodes = append(c.nodes, n)
+		if c.net != nil {
+			n.relay, err = c.net.join(n.id, n.PeerAddr)
+			c.check(err)
+		}
 	}
 	for _, n := range c.nodes {
 		c.check(n.writeConfig())
@@ -78,6 +89,10 @@ func (c *Cluster) Node(id raftyard.NodeID) *Node { return c.nodes[id-1] }
 
 // Nodes returns all nodes in the order of their ids.
 func (c *Cluster) Nodes() []*Node { return slices.Clone(c.nodes) }
+
+// Network returns what the nodes reach each other through. It is nil unless
+// Config.Links asks for it.
+func (c *Cluster) Network() *Network { return c.net }
 
 // Start starts all nodes at once and waits until they are ready.
 func (c *Cluster) Start() {
@@ -118,6 +133,9 @@ func (c *Cluster) close() {
 		wg.Go(n.close)
 	}
 	wg.Wait()
+	if c.net != nil {
+		c.net.close()
+	}
 	for _, n := range c.nodes {
 		if complaints := n.complaints(); len(complaints) > 0 {
 			c.t.Errorf("node %d says what it ought not to have to say:\n\t%s",
@@ -129,6 +147,9 @@ func (c *Cluster) close() {
 	}
 	for _, n := range c.nodes {
 		c.t.Logf("the end of %s:\n%s", n.log, n.logEnd())
+		if err := n.keepLog(linear.ArtifactDir(c.t)); err != nil {
+			c.t.Errorf("keep the log of node %d: %v", n.id, err)
+		}
 	}
 }
 

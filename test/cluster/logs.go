@@ -4,7 +4,9 @@ package cluster
 
 import (
 	"bufio"
+	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -60,6 +62,27 @@ func (n *Node) logEnd() string {
 		}
 	}
 	return strings.Join(lines[max(0, len(lines)-maxLogEnd):], "\n")
+}
+
+// keepLog copies the node's log to a directory, unless it is there.
+func (n *Node) keepLog(dir string) error {
+	kept := filepath.Join(dir, filepath.Base(n.log))
+	if kept == n.log {
+		return nil
+	}
+	b, err := os.ReadFile(n.log)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // it was never started
+	}
+	if err == nil {
+		//nolint:gosec // what a test leaves behind may be read by everybody
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	//nolint:gosec // whoever runs the test says where
+	return os.WriteFile(kept, b, 0o600)
 }
 
 // logLines goes through the node's log. One that cannot be read is empty.

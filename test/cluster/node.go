@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ type Node struct {
 	log     string
 	http    *port
 	peer    *port
+	relay   string // where others reach it; empty: directly
 	client  *http.Client
 
 	mu      sync.Mutex
@@ -84,7 +86,7 @@ func (n *Node) writeConfig() error {
 	fmt.Fprintf(&b, "listen:\n  http: %s\n  peer: %s\nnodes:\n", n.http.addr(), n.peer.addr())
 	for _, p := range n.cluster.nodes {
 		fmt.Fprintf(&b, "  - {id: %d, peer: \"%s\", http: \"%s\"}\n",
-			p.id, p.peer.addr(), p.http.addr())
+			p.id, cmp.Or(p.relay, p.peer.addr()), p.http.addr())
 	}
 	return os.WriteFile(n.config, []byte(b.String()), 0o600)
 }
