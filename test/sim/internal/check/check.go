@@ -101,7 +101,7 @@ func (c *Checker) Restored(id Identity, index uint64) {}
 
 // Hashed tells the hash of a state machine that has applied all up to index: the
 // index of the last command that it has seen.
-func (c *Checker) Hashed(id Identity, index uint64, hash []byte) {}
+func (c *Checker) Hashed(id Identity, index, hash uint64) {}
 
 // Acked tells that a client was told that its write is done.
 func (c *Checker) Acked(w Write) {}
