@@ -139,6 +139,9 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	if err := n.openReplicas(ctx); err != nil {
 		return err
 	}
+	if in != nil && in.Opened != nil {
+		in.Opened(n.Examine)
+	}
 	close(n.opened)
 	n.lifecycle.start()
 	n.connectPeers()

@@ -36,6 +36,11 @@ type World struct {
 
 	// FreeSpace returns how many bytes are free where the node's data is.
 	FreeSpace func() int64
+
+	// Opened, if it is not nil, is called when all replicas are open and before any
+	// peer is heard. Examine shows the node; it may be called between two steps, for as
+	// long as the node lives.
+	Opened func(examine func() Examined)
 }
 
 // Turns decide which of a node's processes runs, and what time it is.
