@@ -3,8 +3,10 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/raftyard/raftyard/internal/kv"
+	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/internal/wire"
 )
 
@@ -23,14 +25,42 @@ func (s *Store) commit(b *Batch) error {
 		return fmt.Errorf("%w: batch of %d bytes, the limit is %d",
 			ErrTooLarge, b.bytes, s.limits.MaxBatchBytes)
 	}
+	if mutant.On(mutant.TornUpdate) {
+		return s.commitTorn(b)
+	}
+	return s.commitOps(b.ops, b.bytes)
+}
+
+// commitOps commits changes that take at most so many bytes.
+func (s *Store) commitOps(ops []op, bytes int64) error {
 	w := &s.writer
-	w.reset(s, s.durable.Load()+1, b.bytes)
-	for i := range b.ops {
-		if err := w.add(&b.ops[i]); err != nil {
+	w.reset(s, s.durable.Load()+1, bytes)
+	for i := range ops {
+		if err := w.add(&ops[i]); err != nil {
 			return err
 		}
 	}
-	return s.write(w, s.spareRoom(b.bytes))
+	return s.write(w, s.spareRoom(bytes))
+}
+
+// commitTorn is the bug of [mutant.TornUpdate]: the log is written first, the hard
+// state that belongs to it after that.
+func (s *Store) commitTorn(b *Batch) error {
+	first := slices.Clone(b.ops)
+	var rest []op
+	for i := range first {
+		o := &first[i]
+		if o.kind == opUpdate && o.update.HardState != nil && len(o.update.Entries) > 0 {
+			rest = append(rest, op{
+				kind: opUpdate, group: o.group, update: Update{HardState: o.update.HardState},
+			})
+			o.update.HardState = nil
+		}
+	}
+	if err := s.commitOps(first, b.bytes); err != nil || len(rest) == 0 {
+		return err
+	}
+	return s.commitOps(rest, b.bytes)
 }
 
 // spareRoom returns how many keys may be deleted along with a batch.

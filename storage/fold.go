@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/raftyard/raftyard/internal/mutant"
 )
 
 // build makes a replica of what was found. It always returns one, with as much
@@ -192,11 +194,22 @@ func (f *found) fold(l *Log, r *replica, h head) error {
 		}
 		next = ref.end()
 	}
+	if mutant.On(mutant.ClampTail) {
+		l.clampTail(next - 1)
+		return nil
+	}
 	if next != h.last+1 {
 		return fmt.Errorf("entries %d to %d are missing, the log is (%d, %d]",
 			next, h.last, h.start, h.last)
 	}
 	return nil
+}
+
+// clampTail is the bug of [mutant.ClampTail]: the log ends where it ends.
+func (l *Log) clampTail(last uint64) {
+	l.last = last
+	l.terms = l.terms.cut(last + 1)
+	l.hard.commit = min(l.hard.commit, last)
 }
 
 // push appends one record, given as its parts in order, to the log.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+
+	"github.com/raftyard/raftyard/internal/mutant"
 )
 
 // recover reads the whole database once, group after group, and rebuilds what is
@@ -28,7 +30,7 @@ func (s *Store) recover() error {
 	}
 	newest := at.newest()
 	s.durable.Store(newest)
-	if noted := s.note.noted; noted > newest {
+	if noted := s.note.noted; noted > newest && !mutant.On(mutant.ClampTail) {
 		return s.lostTail(newest, noted)
 	}
 	return nil

@@ -31,6 +31,8 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
+
+	"github.com/raftyard/raftyard/internal/mutant"
 )
 
 // Each error here is one reaction of the caller.
@@ -167,7 +169,7 @@ func (o Options) Validate() error {
 func (o Options) badger() badger.Options {
 	maxTxn := 15 * o.MemTableSize / 100
 	b := badger.DefaultOptions(o.Dir)
-	b.SyncWrites = true
+	b.SyncWrites = !mutant.On(mutant.SkipSync)
 	b.DetectConflicts = false // commits are made one at a time
 	b.NumVersionsToKeep = 1
 	b.MetricsEnabled = false // expvar, so global
