@@ -6,102 +6,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net/http"
-	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/client"
 	"github.com/raftyard/raftyard/test/cluster"
+	"github.com/raftyard/raftyard/test/linear"
 )
-
-// operation is what a client asks of one key.
-type operation struct {
-	kind  string // get, put, create, delete, swap
-	key   string
-	old   string // swap: the value that must be there
-	value string // put, create, swap
-}
-
-// observation is what the client was told. An unknown one says nothing.
-type observation struct {
-	unknown bool
-	value   string // get: what is there; empty: nothing
-	ok      bool   // create, swap: done. delete: there was something
-}
-
-// keyModel is one key as it ought to be: its value, which is never empty while
-// the key is there.
-func keyModel() porcupine.Model {
-	return porcupine.Model{
-		Partition: byKey,
-		Init:      func() any { return "" },
-		Step: func(state, input, output any) (bool, any) {
-			now, isText := state.(string)
-			op, isOp := input.(operation)
-			out, isOut := output.(observation)
-			if !isText || !isOp || !isOut {
-				return false, state
-			}
-			return step(now, op, out)
-		},
-		DescribeOperation: func(input, output any) string {
-			return fmt.Sprintf("%+v → %+v", input, output)
-		},
-	}
-}
-
-// step says whether an operation may have been observed so at a state, and what
-// the state is afterwards.
-func step(now string, op operation, out observation) (bool, string) {
-	switch op.kind {
-	case "get":
-		return out.value == now, now
-	case "put":
-		return true, op.value
-	case "create":
-		if now != "" {
-			return out.unknown || !out.ok, now
-		}
-		return out.unknown || out.ok, op.value
-	case "delete":
-		return out.unknown || out.ok == (now != ""), ""
-	case "swap":
-		if now != op.old {
-			return out.unknown || !out.ok, now
-		}
-		return out.unknown || out.ok, op.value
-	default:
-		return false, now
-	}
-}
-
-// byKey parts a history into those of the keys, which do not depend on each other.
-func byKey(history []porcupine.Operation) [][]porcupine.Operation {
-	at := make(map[string]int)
-	var parts [][]porcupine.Operation
-	for _, o := range history {
-		op, ok := o.Input.(operation)
-		if !ok {
-			continue
-		}
-		i, known := at[op.key]
-		if !known {
-			i = len(parts)
-			at[op.key] = i
-			parts = append(parts, nil)
-		}
-		parts[i] = append(parts[i], o)
-	}
-	return parts
-}
 
 // A recorder has clients ask random things of a few keys, and writes down what
 // they asked, when, and what they were told.
@@ -110,14 +27,15 @@ func byKey(history []porcupine.Operation) [][]porcupine.Operation {
 // tell, and the checker must consider it at every later point. So no key is used
 // for long: a slot goes on to its next key after some operations.
 type recorder struct {
-	groups []raftyard.GroupID
-	tally  *tally
-	begun  time.Time
-	ids    atomic.Int64 // of clients, as the checker knows them
+	groups  []raftyard.GroupID
+	tally   *tally
+	begun   time.Time
+	history linear.History
+	clients atomic.Int64
 
-	mu      sync.Mutex
-	slots   []slot
-	history []porcupine.Operation
+	mu    sync.Mutex
+	slots []slot
+	ended map[linear.Kind]map[cluster.Outcome]int
 }
 
 // A slot is a key that is in use.
@@ -128,127 +46,167 @@ type slot struct {
 const (
 	operationsPerKey = 150
 	unknownPerKey    = 5
+	// operationTimeout bounds an operation at the node that is asked.
+	operationTimeout = 4 * time.Second
 )
 
 func newRecorder(groups []raftyard.GroupID, slots int) *recorder {
 	return &recorder{
 		groups: groups, tally: newTally(), begun: time.Now(), slots: make([]slot, slots),
+		ended: make(map[linear.Kind]map[cluster.Outcome]int),
 	}
 }
 
+// now is the time of the history.
+func (r *recorder) now() int64 { return int64(time.Since(r.begun)) }
+
 // run is a client of one node, so that a node that does not answer holds up its
 // own clients and no others. It ends with stop, after what it is doing.
-func (r *recorder) run(ctx context.Context, n *cluster.Node, stop <-chan struct{}) {
-	id := r.ids.Add(1)
-	last := make(map[string]string) // of each key, a value that was seen
+func (r *recorder) run(
+	ctx context.Context, n *cluster.Node, dice *rand.Rand, stop <-chan struct{},
+) {
+	c := &reader{
+		recorder: r, node: n, id: int(r.clients.Add(1)), dice: dice, last: make(map[string]string),
+	}
 	for i := 0; ; i++ {
 		select {
 		case <-stop:
 			return
 		default:
 		}
-		s := rand.N(len(r.slots))
-		op := r.choose(s, last, fmt.Sprintf("%d.%d", id, i))
-		switch r.ask(ctx, n, request{slot: s, client: int(id), op: op}, last) {
-		case cluster.Unknown:
-			id = r.ids.Add(1) // that client never hears again
-		case cluster.NotApplied:
+		if c.ask(ctx, i) == cluster.NotApplied {
 			pause(stop)
-		case cluster.Applied:
 		}
 	}
 }
 
+// A reader is one client of a recorder.
+type reader struct {
+	*recorder
+	node *cluster.Node
+	id   int
+	dice *rand.Rand
+	last map[string]string // of each key, a value that was seen
+}
+
+// keyOf returns the name of a slot's key, and where it is.
+func (r *recorder) keyOf(s, generation int) (string, raftyard.GroupID) {
+	return fmt.Sprintf("slot%d.%d", s, generation), r.groups[s%len(r.groups)]
+}
+
+// historyKey names a key of a group.
+func historyKey(g raftyard.GroupID, key string) string { return g.String() + "/" + key }
+
 // choose returns an operation on the slot's present key.
-func (r *recorder) choose(s int, last map[string]string, value string) operation {
-	r.mu.Lock()
-	sl := &r.slots[s]
+func (c *reader) choose(s int, value string) (linear.Op, raftyard.GroupID) {
+	c.mu.Lock()
+	sl := &c.slots[s]
 	if sl.operations >= operationsPerKey || sl.unknown >= unknownPerKey {
 		*sl = slot{generation: sl.generation + 1}
 	}
 	sl.operations++
-	op := operation{key: fmt.Sprintf("slot%d.%d", s, sl.generation), value: value}
-	r.mu.Unlock()
-	switch dice := rand.N(100); {
+	key, g := c.keyOf(s, sl.generation)
+	c.mu.Unlock()
+	op := linear.Op{Key: key, Value: value}
+	switch dice := c.dice.IntN(100); {
 	case dice < 45:
-		op.kind, op.value = "get", ""
+		op.Kind, op.Value = linear.Get, ""
 	case dice < 65:
-		op.kind = "put"
+		op.Kind = linear.Put
 	case dice < 75:
-		op.kind = "create"
+		op.Kind = linear.Create
 	case dice < 83:
-		op.kind, op.value = "delete", ""
+		op.Kind, op.Value = linear.Delete, ""
 	default:
-		op.kind, op.old = "swap", last[op.key]
-		if op.old == "" {
-			op.kind = "put"
+		op.Kind, op.Old = linear.Swap, c.last[key]
+		if op.Old == "" {
+			op.Kind = linear.Put
 		}
 	}
-	return op
+	return op, g
 }
 
-// request is an operation, who asks for it, and for which slot.
-type request struct {
-	slot, client int
-	op           operation
-}
+// ask sends an operation to the node once and records it.
+func (c *reader) ask(ctx context.Context, i int) cluster.Outcome {
+	s := c.dice.IntN(len(c.slots))
+	op, g := c.choose(s, fmt.Sprintf("%d.%d", c.id, i))
+	name := op.Key
+	recorded := op
+	recorded.Key = historyKey(g, name)
+	p := c.history.Begin(c.id, recorded, c.now())
+	p.Note("node " + c.node.ID().String())
+	a := send(ctx, c.node, g, op)
+	at := c.now()
+	c.tally.note(g, a)
 
-// ask sends an operation to a node and records it, unless it certainly had no
-// effect and told nothing.
-func (r *recorder) ask(
-	ctx context.Context, n *cluster.Node, req request, last map[string]string,
-) cluster.Outcome {
-	op := req.op
-	g := r.groups[req.slot%len(r.groups)]
-	call := time.Since(r.begun)
-	a := send(ctx, n, g, op)
-	done := time.Since(r.begun)
-	r.tally.note(g, a)
-
-	out, told := observe(op, a)
-	if !told && !out.unknown {
-		return a.Outcome
-	}
+	result, told := observe(op, a)
+	outcome := a.Outcome
 	switch {
-	case op.kind == "get":
-		last[op.key] = out.value
-	case out.unknown:
-		done = math.MaxInt64
-	case out.ok, op.kind == "put":
-		last[op.key] = op.value
+	case told:
+		p.Done(at, result)
+		outcome = cluster.Applied
+		c.remember(name, op, result)
+	case outcome == cluster.NotApplied:
+		p.Refused()
+	default:
+		p.Unknown()
+		outcome = cluster.Unknown
 	}
+	c.count(s, op.Kind, outcome)
+	return outcome
+}
+
+// remember keeps a value that the key had, for a swap.
+func (c *reader) remember(name string, op linear.Op, result linear.Result) {
+	switch {
+	case op.Kind == linear.Get:
+		c.last[name] = result.Value
+	case op.Kind == linear.Put, op.Kind != linear.Delete && result.OK:
+		c.last[name] = op.Value
+	}
+}
+
+func (r *recorder) count(s int, kind linear.Kind, outcome cluster.Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if out.unknown {
-		r.slots[req.slot].unknown++
+	if outcome == cluster.Unknown && kind != linear.Get {
+		r.slots[s].unknown++
 	}
-	r.history = append(r.history, porcupine.Operation{
-		ClientId: req.client - 1, Input: op, Output: out, Call: int64(call), Return: int64(done),
-		Metadata: fmt.Sprintf("node %d, group %d: %v", n.ID(), g, a.Outcome),
-	})
-	if told {
-		return cluster.Applied
+	if r.ended[kind] == nil {
+		r.ended[kind] = make(map[cluster.Outcome]int)
 	}
-	return cluster.Unknown
+	r.ended[kind][outcome]++
+}
+
+// keys returns how many keys have been used.
+func (r *recorder) keys() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for i := range r.slots {
+		n += r.slots[i].generation + 1
+	}
+	return n
 }
 
 // send sends an operation once.
-func send(ctx context.Context, n *cluster.Node, g raftyard.GroupID, op operation) cluster.Answer {
-	const timeout = 4 * time.Second
-	req := cluster.Request{Path: cluster.KeyPath(g, op.key), Timeout: timeout}
-	switch op.kind {
-	case "get":
+func send(
+	ctx context.Context, n *cluster.Node, g raftyard.GroupID, op linear.Op,
+) cluster.Answer {
+	req := cluster.Request{Path: cluster.KeyPath(g, op.Key), Timeout: operationTimeout}
+	switch op.Kind {
+	case linear.Get:
 		req.Method = http.MethodGet
-	case "delete":
+	case linear.Delete:
 		req.Method = http.MethodDelete
-	case "swap":
+	case linear.Swap:
 		return n.Txn(ctx, g, client.Txn{
-			Compare: []client.Compare{{Key: &op.key, Value: &op.old}},
-			Then:    []client.Op{{Op: client.OpPut, Key: &op.key, Value: &op.value}},
-		}, timeout)
+			Compare: []client.Compare{{Key: &op.Key, Value: &op.Old}},
+			Then:    []client.Op{{Op: client.OpPut, Key: &op.Key, Value: &op.Value}},
+		}, operationTimeout)
 	default:
-		req.Method, req.Body = http.MethodPut, []byte(op.value)
-		if op.kind == "create" {
+		req.Method, req.Body = http.MethodPut, []byte(op.Value)
+		if op.Kind == linear.Create {
 			req.Header = http.Header{"If-None-Match": {"*"}}
 		}
 	}
@@ -257,74 +215,93 @@ func send(ctx context.Context, n *cluster.Node, g raftyard.GroupID, op operation
 
 // observe reads what an answer tells about the key. Told is false when it tells
 // nothing: the operation had no effect, or nobody knows.
-func observe(op operation, a cluster.Answer) (out observation, told bool) {
+func observe(op linear.Op, a cluster.Answer) (result linear.Result, told bool) {
 	switch a.Outcome {
 	case cluster.Applied:
 	case cluster.Unknown:
-		return observation{unknown: true}, false
+		return result, false
 	case cluster.NotApplied:
-		absent := op.kind == "get" && a.Why == client.CodeKeyNotFound
-		exists := op.kind == "create" && a.Why == client.CodePrecondition
-		return observation{}, absent || exists
+		absent := op.Kind == linear.Get && a.Why == client.CodeKeyNotFound
+		exists := op.Kind == linear.Create && a.Why == client.CodePrecondition
+		return result, absent || exists
 	}
-	switch op.kind {
-	case "get":
-		return observation{value: string(a.Body)}, true
-	case "delete":
+	switch op.Kind {
+	case linear.Get:
+		return linear.Result{Found: true, Value: string(a.Body)}, true
+	case linear.Delete:
 		var res client.DeleteResult
 		err := json.Unmarshal(a.Body, &res)
-		return observation{ok: res.Deleted, unknown: err != nil}, true
-	case "swap":
+		return linear.Result{OK: res.Deleted}, err == nil
+	case linear.Swap:
 		var res client.TxnResult
 		err := json.Unmarshal(a.Body, &res)
-		return observation{ok: res.Succeeded, unknown: err != nil}, true
+		return linear.Result{OK: res.Succeeded}, err == nil
 	default:
-		return observation{ok: true}, true
+		return linear.Result{OK: true}, true
 	}
 }
 
-// checkLimit bounds how long the checker may think.
-const checkLimit = 2 * time.Minute
+// readAll reads every key that was ever used through each of the nodes, in lists,
+// as a part of the history: whatever was acknowledged must be there in the end.
+// The clients must have ended.
+func (r *recorder) readAll(t *testing.T, nodes []*cluster.Node) {
+	t.Helper()
+	for _, n := range nodes {
+		id := int(r.clients.Add(1))
+		for _, g := range r.groups {
+			var reads []linear.Pending
+			for s := range r.slots {
+				for gen := range r.slots[s].generation + 1 {
+					key, at := r.keyOf(s, gen)
+					if at != g {
+						continue
+					}
+					op := linear.Op{Kind: linear.Get, Key: historyKey(g, key)}
+					p := r.history.Begin(id, op, r.now())
+					p.Note("list of node " + n.ID().String())
+					reads = append(reads, p)
+				}
+			}
+			r.readGroup(t, n, g, reads)
+		}
+	}
+}
+
+// readGroup ends the reads of a group's keys with a list of all of them.
+func (r *recorder) readGroup(
+	t *testing.T, n *cluster.Node, g raftyard.GroupID, reads []linear.Pending,
+) {
+	t.Helper()
+	values := make(map[string]string)
+	err := n.List(t.Context(), g, client.Linearizable, func(item client.Item) {
+		values[historyKey(g, string(item.Key))] = string(item.Value)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := r.now()
+	for _, p := range reads {
+		value, there := values[p.Key()]
+		p.Done(at, linear.Result{Found: there, Value: value})
+	}
+}
 
 // check fails the test if the history is not linearizable, and draws it.
 func (r *recorder) check(t *testing.T) {
 	t.Helper()
-	begun := time.Now()
-	model := keyModel()
-	res, info := porcupine.CheckOperationsVerbose(model, r.history, checkLimit)
-	keys := 0
-	for i := range r.slots {
-		keys += r.slots[i].generation + 1
-	}
-	t.Logf("%d operations on %d keys are checked in %.1fs: %s",
-		len(r.history), keys, time.Since(begun).Seconds(), res)
-	if res == porcupine.Ok {
-		return
-	}
-	path := filepath.Join(t.ArtifactDir(), "history.html")
-	if err := porcupine.VisualizePath(model, info, path); err != nil {
-		t.Errorf("draw the history: %v", err)
-	}
-	if res == porcupine.Unknown {
-		t.Fatalf("the checker has not come to a result within %v; the history is in %s "+
-			"(kept with -artifacts)", checkLimit, path)
-	}
-	r.explain(t, model)
-	t.Fatalf("the history is not linearizable; it is drawn in %s (kept with -artifacts)", path)
+	linear.Require(t, &r.history, cluster.Sized(2*time.Minute, 10*time.Minute))
 }
 
-// explain prints the history of the first key that is not linearizable.
-func (r *recorder) explain(t *testing.T, model porcupine.Model) {
-	t.Helper()
-	for _, part := range byKey(r.history) {
-		if porcupine.CheckOperationsTimeout(model, part, checkLimit) != porcupine.Illegal {
-			continue
-		}
-		for _, o := range part {
-			t.Logf("%10.4f … %10.4f client %d %+v → %+v (%v)",
-				time.Duration(o.Call).Seconds(), time.Duration(o.Return).Seconds(),
-				o.ClientId, o.Input, o.Output, o.Metadata)
-		}
-		return
+// table is how operations have ended, by kind.
+func (r *recorder) table() []row {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kinds := []linear.Kind{linear.Get, linear.Put, linear.Create, linear.Swap, linear.Delete}
+	var rows []row
+	for _, k := range kinds {
+		by := r.ended[k]
+		rows = append(rows, row{k.String(), fmt.Sprintf("%d told, %d refused, %d unknown",
+			by[cluster.Applied], by[cluster.NotApplied], by[cluster.Unknown])})
 	}
+	return slices.Clip(rows)
 }

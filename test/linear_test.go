@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/raftyard/raftyard/test/cluster"
 )
 
@@ -30,7 +28,8 @@ func TestLinearizable(t *testing.T) {
 	stop := make(chan struct{})
 	var clients sync.WaitGroup
 	for i := range 15 {
-		clients.Go(func() { r.run(t.Context(), c.Nodes()[i%3], stop) })
+		dice := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+		clients.Go(func() { r.run(t.Context(), c.Nodes()[i%3], dice, stop) })
 	}
 	faults := torment(t, c, r, span)
 	close(stop)
@@ -38,6 +37,7 @@ func TestLinearizable(t *testing.T) {
 	t.Log(r.tally)
 	t.Logf("faults: %v", faults)
 	r.tally.check(t)
+	r.readAll(t, c.Nodes())
 	r.check(t)
 	verifyHashes(t, c.Nodes(), groups)
 }
@@ -96,77 +96,5 @@ func lapse(t *testing.T, from, to time.Duration) {
 	select {
 	case <-timer.C:
 	case <-t.Context().Done():
-	}
-}
-
-// TestKeyModel checks the checker: it must refuse what must not happen.
-func TestKeyModel(t *testing.T) {
-	put := func(value string, call, done int64) porcupine.Operation {
-		return porcupine.Operation{
-			Input: operation{kind: "put", key: "k", value: value}, Output: observation{ok: true},
-			Call: call, Return: done,
-		}
-	}
-	get := func(value string, call, done int64) porcupine.Operation {
-		return porcupine.Operation{
-			Input: operation{kind: "get", key: "k"}, Output: observation{value: value},
-			Call: call, Return: done,
-		}
-	}
-	unknown := func(op operation, call int64) porcupine.Operation {
-		return porcupine.Operation{
-			Input: op, Output: observation{unknown: true}, Call: call, Return: 1 << 62,
-		}
-	}
-	told := func(op operation, ok bool, call, done int64) porcupine.Operation {
-		return porcupine.Operation{
-			Input: op, Output: observation{ok: ok}, Call: call, Return: done,
-		}
-	}
-	swap := operation{kind: "swap", key: "k", old: "a", value: "b"}
-	create := operation{kind: "create", key: "k", value: "c"}
-	remove := operation{kind: "delete", key: "k"}
-	tests := []struct {
-		name    string
-		history []porcupine.Operation
-		want    bool
-	}{
-		{"read what was written", []porcupine.Operation{put("a", 1, 2), get("a", 3, 4)}, true},
-		{"read what was overwritten", []porcupine.Operation{
-			put("a", 1, 2), put("b", 3, 4), get("a", 5, 6),
-		}, false},
-		{"read beside the write", []porcupine.Operation{
-			put("a", 1, 2), put("b", 3, 6), get("a", 4, 5),
-		}, true},
-		{"lost", []porcupine.Operation{put("a", 1, 2), get("", 3, 4)}, false},
-		{"back in time", []porcupine.Operation{
-			put("a", 1, 2), put("b", 3, 9), get("b", 4, 5), get("a", 6, 7),
-		}, false},
-		{"unknown and never seen", []porcupine.Operation{
-			put("a", 1, 2), unknown(remove, 3), get("a", 4, 5),
-		}, true},
-		{"unknown and done later", []porcupine.Operation{
-			put("a", 1, 2), unknown(remove, 3), get("a", 4, 5), get("", 6, 7),
-		}, true},
-		{"unknown swap done twice", []porcupine.Operation{
-			put("a", 1, 2), unknown(swap, 3), get("b", 4, 5), put("a", 6, 7), get("b", 8, 9),
-		}, false},
-		{"two swaps of one value", []porcupine.Operation{
-			put("a", 1, 2), told(swap, true, 3, 6), told(swap, true, 4, 5),
-		}, false},
-		{"create where something is", []porcupine.Operation{
-			put("a", 1, 2), told(create, true, 3, 4),
-		}, false},
-		{"create refused where nothing is", []porcupine.Operation{
-			put("a", 1, 2), told(remove, true, 3, 4), told(create, false, 5, 6),
-		}, false},
-		{"delete of nothing", []porcupine.Operation{told(remove, true, 1, 2)}, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := porcupine.CheckOperations(keyModel(), tt.history); got != tt.want {
-				t.Errorf("linearizable = %t, want %t", got, tt.want)
-			}
-		})
 	}
 }

@@ -54,6 +54,23 @@ func (n *Node) SetMembers(
 	return n.sendJSON(ctx, http.MethodPut, GroupPath(g, "/members"), query, m)
 }
 
+// Transfer sends the request that hands a group's leadership to a node.
+func (n *Node) Transfer(
+	ctx context.Context, g raftyard.GroupID, to raftyard.NodeID, timeout time.Duration,
+) Answer {
+	return n.sendJSON(ctx, http.MethodPost, GroupPath(g, "/transfer"),
+		url.Values{"timeout": {timeout.String()}}, client.Transfer{To: to})
+}
+
+// Snapshot sends the request that takes a snapshot of a group.
+func (n *Node) Snapshot(
+	ctx context.Context, g raftyard.GroupID, timeout time.Duration,
+) Answer {
+	return n.Do(ctx, Request{
+		Method: http.MethodPost, Path: GroupPath(g, "/snapshot"), Timeout: timeout,
+	})
+}
+
 // Txn sends a transaction.
 func (n *Node) Txn(
 	ctx context.Context, g raftyard.GroupID, txn client.Txn, timeout time.Duration,
@@ -132,27 +149,50 @@ func (n *Node) List(
 	}
 }
 
-// Metric returns the sum of the series of a metric whose line holds all the
-// texts, such as a label.
-func (n *Node) Metric(ctx context.Context, name string, labels ...string) (float64, error) {
+// Metrics is what a node says of itself in numbers: the value of each series, which
+// is a name with its labels.
+type Metrics map[string]float64
+
+// Metrics returns the node's metrics.
+func (n *Node) Metrics(ctx context.Context) (Metrics, error) {
 	a := n.Do(ctx, Request{Method: http.MethodGet, Path: "/metrics"})
 	if err := a.Error(); err != nil {
-		return 0, fmt.Errorf("node %d: metrics: %w", n.id, err)
+		return nil, fmt.Errorf("node %d: metrics: %w", n.id, err)
 	}
-	sum, found := 0.0, false
+	m := make(Metrics)
 	lines := bufio.NewScanner(bytes.NewReader(a.Body))
 	for lines.Scan() {
 		series, value, ok := cutLast(lines.Text())
-		base, _, _ := strings.Cut(series, "{")
-		if !ok || base != name || !holdsAll(series, labels) {
+		if !ok {
 			continue
 		}
 		v, err := strconv.ParseFloat(value, 64)
 		if err != nil {
-			return 0, fmt.Errorf("node %d: metric %s: %w", n.id, series, err)
+			return nil, fmt.Errorf("node %d: metric %s: %w", n.id, series, err)
 		}
-		sum, found = sum+v, true
+		m[series] = v
 	}
+	return m, lines.Err()
+}
+
+// Sum returns the sum of the series of a metric that hold all the texts, such as a
+// label. False: there is none.
+func (m Metrics) Sum(name string, labels ...string) (sum float64, found bool) {
+	for series, v := range m {
+		if base, _, _ := strings.Cut(series, "{"); base == name && holdsAll(series, labels) {
+			sum, found = sum+v, true
+		}
+	}
+	return sum, found
+}
+
+// Metric returns the sum of the series of a metric that hold all the texts.
+func (n *Node) Metric(ctx context.Context, name string, labels ...string) (float64, error) {
+	m, err := n.Metrics(ctx)
+	if err != nil {
+		return 0, err
+	}
+	sum, found := m.Sum(name, labels...)
 	if !found {
 		return 0, fmt.Errorf("node %d: there is no metric %s with %q", n.id, name, labels)
 	}

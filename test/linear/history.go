@@ -27,6 +27,13 @@ func (h *History) Begin(client int, op Op, at int64) Pending {
 	return Pending{history: h, index: len(h.ops) - 1}
 }
 
+// Key returns the key of the operation.
+func (p Pending) Key() string {
+	p.history.mu.Lock()
+	defer p.history.mu.Unlock()
+	return p.history.ops[p.index].Key
+}
+
 // Done ends the operation at a time with what the client was told: also that a
 // condition did not hold, or that there was nothing to read.
 func (p Pending) Done(at int64, r Result) {
