@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package crash
+
+import "syscall"
+
+func childAttributes() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,106 @@
+//go:build unix
+
+package crash
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestCrash kills three nodes that share a process at all kinds of moments, while
+// groups are created, written, moved, cut off, deleted and created again.
+func TestCrash(t *testing.T) {
+	l := newLoop(t, 3, 4)
+	defer l.report()
+	l.run(rounds(t, 24, 60, 400),
+		sayStart, sayOK, sayTry, phaseFound, phaseOpen, phaseRead, phaseRead2, phaseDurable,
+		phaseRestore, phaseRestore2, phaseDestroy, phaseDestroy2)
+}
+
+// TestAppliedOnce kills nodes while clients append to lists and write keys, and
+// demands that each write that was acknowledged is there once, each other one once
+// at most, and that all replicas agree, on the order too. The index that a state
+// machine has applied must never part from its state.
+func TestAppliedOnce(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
+			l := newLoop(t, nodes, 2)
+			defer l.report()
+			l.run(rounds(t, 5, 15, 200), sayOK, phaseDurable)
+		})
+	}
+}
+
+// TestAlwaysStarts kills nodes just after an answer and just after replicas were
+// founded. Each start must come to serve every group.
+func TestAlwaysStarts(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
+			l := newLoop(t, nodes, 6)
+			defer l.report()
+			l.run(rounds(t, 5, 15, 500), sayOK, sayTry, phaseFound, phaseOpen)
+		})
+	}
+}
+
+// TestKilledInInstall kills nodes between the steps of installing a snapshot, and
+// between those of taking one and cutting the log.
+func TestKilledInInstall(t *testing.T) {
+	l := newLoop(t, 3, 3)
+	defer l.report()
+	l.run(rounds(t, 8, 20, 200),
+		phaseRestore, phaseRestore2, phaseRead, phaseRead2, phaseDurable)
+}
+
+// TestTeeth has children lie, and loses files, and demands that it is noticed.
+func TestTeeth(t *testing.T) {
+	for _, tt := range []struct {
+		lie  lie
+		want string
+	}{
+		{lieUnwritten, "is lost"},
+		{lieTwice, "applied twice"},
+		{lieUndeleted, "acknowledged as deleted"},
+		{lieHalf, "is there in parts"},
+	} {
+		t.Run(string(tt.lie), func(t *testing.T) {
+			l := newLoop(t, 1, 2)
+			l.orders.Lie, l.orders.Calm = tt.lie, true
+			l.live(aim{Phase: sayOK, Nth: 150})
+			wantComplaint(t, l, tt.want)
+		})
+	}
+	for _, dir := range []string{"log", "state"} {
+		t.Run("lost-"+dir, func(t *testing.T) {
+			l := newLoop(t, 1, 2)
+			l.orders.Calm = true // the logs no longer reach back to the beginning
+			l.live(aim{Phase: sayOK, Nth: 400})
+			wals, err := filepath.Glob(filepath.Join(l.orders.Dir, "n1", dir, "*.mem"))
+			if err != nil || len(wals) == 0 {
+				t.Fatal("there is no write-ahead log: ", err)
+			}
+			if err := os.Remove(slices.Max(wals)); err != nil {
+				t.Fatal(err)
+			}
+			wantComplaint(t, l, "lost")
+		})
+	}
+}
+
+// wantComplaint demands that nothing was wrong so far, and that something is now.
+func wantComplaint(t *testing.T, l *loop, want string) {
+	t.Helper()
+	if len(l.ledger.complaints) > 0 {
+		t.Fatalf("wrong before it ought to be: %q", l.ledger.complaints)
+	}
+	l.check()
+	text := strings.Join(l.ledger.complaints, "\n")
+	if !strings.Contains(text, want) {
+		t.Errorf("complaints are %q, want one with %q", text, want)
+	}
+	t.Logf("%d complaints, such as: %.300s", len(l.ledger.complaints), text)
+}
