@@ -4,18 +4,22 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/raftyard/raftyard"
-	"github.com/raftyard/raftyard/group"
-	"github.com/raftyard/raftyard/transport"
 )
 
 // Config says how a [Checker] works. The zero value of every field means "use the
 // default".
 type Config struct {
-	// Now returns the time, for texts and liveness. Default: always zero.
+	// Now returns the time, for texts and for [AtRest]. Default: no time; nothing is
+	// then said about rest.
 	Now func() time.Duration
+
+	// Rest is for how long a group must have had the same leader to be at rest.
+	// Default: 2 s.
+	Rest time.Duration
 
 	// Keep is how many of a group's newest indexes are remembered though all
 	// replicas have passed them. Default: 4096.
@@ -26,9 +30,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Now == nil {
-		c.Now = func() time.Duration { return 0 }
-	}
+	c.Rest = cmp.Or(c.Rest, 2*time.Second)
 	c.Keep = cmp.Or(c.Keep, 4096)
 	c.MaxViolations = cmp.Or(c.MaxViolations, 16)
 	return c
@@ -40,11 +42,39 @@ type Checker struct {
 	cfg        Config
 	violations []Violation
 	more       int // violations that were not kept
+
+	nodes  map[raftyard.NodeID]*nodeState
+	groups map[groupKey]*groupState
+	order  []*groupState // by group, then incarnation
+
+	requests map[uint64]string // those under way
+	wishes   map[raftyard.GroupID]Wish
+
+	// anyLoss: some disk has lost what was durable, so that replicas may be stopped
+	// elsewhere too: a leader that has forgotten entries contradicts its followers.
+	anyLoss bool
+
+	// logOf returns what is durable of a replica's log, or nil.
+	logOf func(*Replica) Log
 }
 
 // New returns a checker of a cluster of which nothing has been seen.
 func New(c Config) *Checker {
-	return &Checker{cfg: c.withDefaults()}
+	return &Checker{
+		cfg:      c.withDefaults(),
+		nodes:    make(map[raftyard.NodeID]*nodeState),
+		groups:   make(map[groupKey]*groupState),
+		requests: make(map[uint64]string),
+		wishes:   make(map[raftyard.GroupID]Wish),
+		logOf:    storedLog,
+	}
+}
+
+func storedLog(r *Replica) Log {
+	if r.Log == nil {
+		return nil // and not an interface that holds nil
+	}
+	return r.Log
 }
 
 // Broken reports whether a rule was violated. It costs nothing.
@@ -65,71 +95,69 @@ func (c *Checker) Err() error {
 	return errors.Join(errs...)
 }
 
-// Opened tells that a node has started and shows its replicas: all of them, also
-// those that are stopped. It comes before the node sends anything.
-func (c *Checker) Opened(node raftyard.NodeID, seen *Examined) {}
+// fail notes a violation.
+func (c *Checker) fail(rule Rule, format string, args ...any) {
+	if len(c.violations) >= c.cfg.MaxViolations {
+		c.more++
+		return
+	}
+	text := fmt.Sprintf(format, args...)
+	if c.cfg.Now != nil {
+		text = fmt.Sprintf("at %v: %s", c.cfg.Now(), text)
+	}
+	c.violations = append(c.violations, Violation{Rule: rule, Text: text})
+}
 
-// Stepped tells how a node looks after something ran on it. It costs next to
-// nothing for replicas that look as before. Nothing of seen but the logs is kept.
-func (c *Checker) Stepped(node raftyard.NodeID, seen *Examined) {}
+// group returns what is known of a group, which may be nothing yet.
+func (c *Checker) group(key groupKey) *groupState {
+	g := c.groups[key]
+	if g == nil {
+		g = newGroup(key)
+		c.groups[key] = g
+		at, _ := slices.BinarySearchFunc(c.order, g, func(a, b *groupState) int {
+			return a.key.compare(b.key)
+		})
+		c.order = slices.Insert(c.order, at, g)
+	}
+	return g
+}
 
-// Crashed tells that a node was stopped, orderly or not, and what it has lost. It
-// comes after the last call about what ran on the node, and before Opened.
-func (c *Checker) Crashed(node raftyard.NodeID, loss Loss) {}
+func (c *Checker) node(id raftyard.NodeID) *nodeState {
+	n := c.nodes[id]
+	if n == nil {
+		n = &nodeState{id: id}
+		c.nodes[id] = n
+	}
+	return n
+}
+
+// replica returns what is known of a replica, which may be nothing yet. It checks
+// where the replica is at home.
+func (c *Checker) replica(id Identity) *replicaState {
+	g := c.group(groupKey{id.Group, id.Incarnation})
+	s := g.replica(id.Replica)
+	c.checkHome(s, c.node(id.Node))
+	return s
+}
+
+// Asked tells that a request begins. The id is the caller's, and never used again.
+func (c *Checker) Asked(request uint64, what string) { c.requests[request] = what }
+
+// Answered tells that a request has ended, with whatever outcome.
+func (c *Checker) Answered(request uint64) { delete(c.requests, request) }
+
+// Wanted tells where a group shall be from now on.
+func (c *Checker) Wanted(g raftyard.GroupID, w Wish) { c.wishes[g] = w }
+
+// Measured tells how much there is of something that has a bound.
+//
+// Rule 13, [Budgets]: what is bounded stays within its bounds.
+func (c *Checker) Measured(what string, value, limit int64) {
+	if value < 0 || value > limit {
+		c.fail(Budgets, "%s is %d, its bounds are 0 and %d", what, value, limit)
+	}
+}
 
 // Excuse tells that a replica was broken on purpose, so that it may be found
 // stopped.
-func (c *Checker) Excuse(id Identity) {}
-
-// Sent tells that an envelope leaves a node; a copy that the network makes is not
-// sent again. Without durable, what the node's log store says is taken for durable.
-func (c *Checker) Sent(node raftyard.NodeID, env *transport.Envelope, durable Durable) {}
-
-// MachineOpened tells that a state machine was opened, with the index up to which
-// it has applied all commands; zero for one that begins empty.
-func (c *Checker) MachineOpened(id Identity, index uint64) {}
-
-// MachineDurable tells that a state machine has said that it is durable up to an
-// index.
-func (c *Checker) MachineDurable(id Identity, index uint64) {}
-
-// Applied tells what a state machine has applied, and answered.
-func (c *Checker) Applied(id Identity, batch []group.Command, results []group.Result) {}
-
-// Restored tells that a state machine was replaced by a snapshot of an index.
-func (c *Checker) Restored(id Identity, index uint64) {}
-
-// Hashed tells the hash of a state machine that has applied all up to index: the
-// index of the last command that it has seen.
-func (c *Checker) Hashed(id Identity, index, hash uint64) {}
-
-// Acked tells that a client was told that its write is done.
-func (c *Checker) Acked(w Write) {}
-
-// Measured tells how much there is of something that has a bound.
-func (c *Checker) Measured(what string, value, limit int64) {}
-
-// Asked tells that a request begins. The id is the caller's, and never used again.
-func (c *Checker) Asked(request uint64, what string) {}
-
-// Answered tells that a request has ended, with whatever outcome.
-func (c *Checker) Answered(request uint64) {}
-
-// Wanted tells where a group shall be from now on.
-func (c *Checker) Wanted(g raftyard.GroupID, w Wish) {}
-
-// Healed tells that no fault is left, and none comes any more: from now on there
-// must be progress.
-func (c *Checker) Healed() {}
-
-// Unsettled returns what of the liveness rules does not hold yet, in a fixed order.
-// It changes nothing: what is still missing after a fair time is reported by
-// [Checker.Overdue].
-func (c *Checker) Unsettled() []Violation { return nil }
-
-// Overdue makes violations of whatever [Checker.Unsettled] returns.
-func (c *Checker) Overdue() {}
-
-// Finished tells that all nodes are closed and no request is under way. It does
-// the checks of the end; leaks names what is left over.
-func (c *Checker) Finished(leaks ...string) {}
+func (c *Checker) Excuse(id Identity) { c.replica(id).excused = true }

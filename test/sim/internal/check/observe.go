@@ -1,6 +1,8 @@
 package check
 
 import (
+	"fmt"
+
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard"
@@ -89,3 +91,7 @@ type Violation struct {
 
 // Error implements error.
 func (v Violation) Error() string { return v.Rule.String() + ": " + v.Text }
+
+func violationf(rule Rule, format string, args ...any) Violation {
+	return Violation{Rule: rule, Text: fmt.Sprintf(format, args...)}
+}

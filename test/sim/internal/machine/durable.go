@@ -243,7 +243,11 @@ func (m *durable) rebase(s *registers) error {
 	if err != nil {
 		return m.fail("new journal", err)
 	}
-	if err = m.writeBase(number, s); err != nil {
+	// What a file of that name held before must not come back in a crash.
+	if err = journal.Sync(); err == nil {
+		err = m.writeBase(number, s)
+	}
+	if err != nil {
 		return m.fail("new base", errors.Join(err, journal.Close()))
 	}
 	if m.journal != nil {

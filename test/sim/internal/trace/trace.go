@@ -60,6 +60,9 @@ func (t *Trace) Add(e Event) {
 	}
 }
 
+// Mix puts a number into the hash, without an event.
+func (t *Trace) Mix(v uint64) { t.mix(v) }
+
 func (t *Trace) mix(v uint64) {
 	t.hash = bits.RotateLeft64((t.hash^v)*0x9E3779B97F4A7C15, 29)
 }

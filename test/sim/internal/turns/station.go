@@ -10,6 +10,7 @@ import (
 // [world.Turns].
 type Station struct {
 	Name string
+	Tag  uint64 // whatever the owner of the scheduler knows it by
 
 	s     *Scheduler
 	procs []*process // that have not ended, in the order in which they began

@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"cmp"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/vfs"
+	"github.com/raftyard/raftyard/test/sim/internal/turns"
+)
+
+// FS is the file system of a simulated node.
+type FS = vfs.FS
+
+// A Kind returns the factory of a node's state machines. What these keep on disk
+// they must keep in files, or a crash does not touch it.
+type Kind func(files FS) group.Factory
+
+// Config says what is simulated. The zero value of every field means "the seed
+// decides".
+type Config struct {
+	Seed uint64
+
+	// Nodes and Groups are how many there are, and Clients how many work with them
+	// at a time, each asking Ops times.
+	Nodes, Groups, Clients, Ops int
+
+	// Chaos is how long the first phase lasts in virtual time, if clients are not done
+	// before.
+	Chaos time.Duration
+
+	// Schedule are the faults. Nil: those that the seed makes. Empty: none.
+	Schedule Schedule
+
+	// Kinds are the state machines of groups, of which the seed takes one for each.
+	// Default: registers in memory, and on disk.
+	Kinds map[string]Kind
+
+	// Workload is what a client does, until it returns; it must return soon after
+	// [Client.Running] has become false. Default: it reads and writes registers,
+	// and the history is checked.
+	Workload func(c *Client)
+
+	// Lines is how many events are kept to be shown after a failure. Default: 200.
+	Lines int
+
+	// Live gets every event as it comes.
+	Live io.Writer
+}
+
+// setup is what the seed has decided about a cluster.
+type setup struct {
+	nodes, groups, clients, ops int
+	chaos                       time.Duration
+
+	tick      time.Duration
+	election  int
+	heartbeat int
+	workers   int
+	appliers  int
+	limits    group.Limits
+	policy    turns.Policy
+	latency   time.Duration
+	deadAfter time.Duration
+	syncTime  time.Duration // of a sync
+	drift     float64       // clocks run so much faster or slower at the most
+
+	snapshotEntries, trailing uint64
+}
+
+// newSetup lets the dice decide what the configuration leaves open.
+func newSetup(c *Config, d *rand.Rand) setup {
+	s := setup{
+		nodes:   3 + 2*d.IntN(2) - d.IntN(2)*d.IntN(2),
+		groups:  1 + d.IntN(3),
+		clients: 2 + d.IntN(5),
+		ops:     15 + d.IntN(40),
+		chaos:   time.Duration(3+d.IntN(6)) * time.Second,
+
+		tick:     time.Duration(20+d.IntN(80)) * time.Millisecond,
+		election: 3 + d.IntN(8),
+		workers:  1 + d.IntN(2),
+		appliers: 1 + d.IntN(3),
+		policy:   turns.Policy(d.IntN(3)),
+		latency:  time.Duration(100+d.IntN(2000)) * time.Microsecond,
+		syncTime: time.Duration(d.IntN(3)*d.IntN(2000)) * time.Microsecond,
+		drift:    float64(d.IntN(3)) * 0.1,
+
+		snapshotEntries: 5 + d.Uint64N(46),
+		trailing:        1 + d.Uint64N(20),
+	}
+	s.heartbeat = 1
+	if s.election > 4 {
+		s.heartbeat = 1 + d.IntN(2)
+	}
+	s.deadAfter = time.Duration(200+d.IntN(1800)) * time.Millisecond
+	if d.IntN(3) == 0 {
+		s.limits = group.Limits{
+			MaxEntryBytes: 4096, MaxSizePerMsg: 4096, MaxInflightMsgs: 1 + d.IntN(2),
+			MaxInflightBytes: 8192, MaxCommittedSizePerReady: 4096,
+			MaxBatchCommands: 1 + d.IntN(4), MaxInflightBatches: 1 + d.IntN(3),
+		}
+	}
+	s.nodes = cmp.Or(c.Nodes, s.nodes)
+	s.groups = cmp.Or(c.Groups, s.groups)
+	s.clients = cmp.Or(c.Clients, s.clients)
+	s.ops = cmp.Or(c.Ops, s.ops)
+	s.chaos = cmp.Or(c.Chaos, s.chaos)
+	return s
+}

@@ -1,0 +1,156 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/raftyard/raftyard"
+)
+
+// A FaultKind is something that is done to a cluster.
+type FaultKind string
+
+// The kinds of faults. Those with a For end after it, the others at once.
+const (
+	Crash     FaultKind = "crash"    // Node loses power for For; what it had not synced may be gone
+	Kill      FaultKind = "kill"     // Node's process is killed, and starts again after For
+	Stop      FaultKind = "stop"     // Node is closed in order, and starts again after For
+	CrashAll  FaultKind = "crashall" // every node loses power for For
+	Wipe      FaultKind = "wipe"     // Node crashes and comes back with an empty disk
+	Pause     FaultKind = "pause"    // Node stands still for For
+	Stall     FaultKind = "stall"    // one process of Node gets no turn for For
+	SlowDisk  FaultKind = "slowdisk" // every sync of Node takes up to N ms
+	FailDisk  FaultKind = "faildisk" // the next sync of Node fails, and the node with it
+	Cut       FaultKind = "cut"      // nothing that Node sends reaches Peer
+	Split     FaultKind = "split"    // the nodes in the set N are cut off from the others
+	Isolate   FaultKind = "isolate"  // Node hears and is heard by nobody
+	Flaky     FaultKind = "flaky"    // messages of Node to Peer, or of all to all, get lost, ...
+	SlowNet   FaultKind = "slownet"  // messages of Node to Peer, or of all to all, take N ms more
+	LagBehind FaultKind = "lag"      // Node is isolated until a group has cut its log behind it
+	Transfer  FaultKind = "transfer" // Group is led by Node
+	Members   FaultKind = "members"  // Group gets the voters in the set N, learners in the set M
+	Snapshot  FaultKind = "snapshot" // Node takes a snapshot of Group
+	Recreate  FaultKind = "recreate" // a group of its own is deleted, and created again
+)
+
+// A Fault is something that is done at a time. Which fields mean something depends
+// on the kind.
+type Fault struct {
+	At    time.Duration
+	Kind  FaultKind
+	Node  raftyard.NodeID
+	Peer  raftyard.NodeID
+	Group raftyard.GroupID
+	For   time.Duration
+	N, M  uint64
+}
+
+// Set returns the nodes of a fault's set N or M: node i is in it if bit i-1 is set.
+func nodeSet(bits uint64) []raftyard.NodeID {
+	var ids []raftyard.NodeID
+	for i := range 64 {
+		if bits>>i&1 != 0 {
+			ids = append(ids, raftyard.NodeID(i+1))
+		}
+	}
+	return ids
+}
+
+// String returns the fault in the form that [ParseSchedule] reads.
+func (f Fault) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v %s", f.At, f.Kind)
+	number := func(name string, v uint64) {
+		if v != 0 {
+			fmt.Fprintf(&b, " %s=%d", name, v)
+		}
+	}
+	number("node", uint64(f.Node))
+	number("peer", uint64(f.Peer))
+	number("group", uint64(f.Group))
+	number("n", f.N)
+	number("m", f.M)
+	if f.For != 0 {
+		fmt.Fprintf(&b, " for=%v", f.For)
+	}
+	return b.String()
+}
+
+// A Schedule is a list of faults, in the order of their times.
+type Schedule []Fault
+
+// String returns the schedule, one fault a line.
+func (s Schedule) String() string {
+	var b strings.Builder
+	for _, f := range s {
+		b.WriteString(f.String())
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// ErrSchedule says that a text is no schedule.
+var ErrSchedule = errors.New("sim: not a schedule")
+
+// ParseSchedule reads what [Schedule.String] has written. Empty lines and those that
+// begin with # are skipped.
+func ParseSchedule(text string) (Schedule, error) {
+	s := Schedule{}
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		f, err := parseFault(line)
+		if err != nil {
+			return nil, fmt.Errorf("%w: line %d: %w", ErrSchedule, i+1, err)
+		}
+		s = append(s, f)
+	}
+	return s, nil
+}
+
+func parseFault(line string) (f Fault, err error) {
+	words := strings.Fields(line)
+	if len(words) < 2 {
+		return f, fmt.Errorf("%q has no time and kind", line)
+	}
+	if f.At, err = time.ParseDuration(words[0]); err != nil {
+		return f, err
+	}
+	f.Kind = FaultKind(words[1])
+	if _, known := faultActions[f.Kind]; !known {
+		return f, fmt.Errorf("kind %q is not known", words[1])
+	}
+	for _, word := range words[2:] {
+		name, value, _ := strings.Cut(word, "=")
+		if name == "for" {
+			if f.For, err = time.ParseDuration(value); err != nil {
+				return f, err
+			}
+			continue
+		}
+		n, err := strconv.ParseUint(value, 10, 64)
+		if err != nil {
+			return f, err
+		}
+		switch name {
+		case "node":
+			f.Node = raftyard.NodeID(n)
+		case "peer":
+			f.Peer = raftyard.NodeID(n)
+		case "group":
+			f.Group = raftyard.GroupID(n)
+		case "n":
+			f.N = n
+		case "m":
+			f.M = n
+		default:
+			return f, fmt.Errorf("%q is not known", name)
+		}
+	}
+	return f, nil
+}

@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/raftyard/raftyard"
+)
+
+// generate makes the faults of a seed.
+func generate(s *setup, d *rand.Rand) Schedule {
+	m := &maker{s: s, d: d}
+	kinds := m.favourites()
+	for range 2 + d.IntN(12) {
+		m.add(kinds[d.IntN(len(kinds))])
+	}
+	slices.SortStableFunc(m.out, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return m.out
+}
+
+// maker makes up faults.
+type maker struct {
+	s   *setup
+	d   *rand.Rand
+	out Schedule
+}
+
+// favourites are some of all kinds: a run in which few things fail finds what one in
+// which everything does cannot.
+func (m *maker) favourites() []FaultKind {
+	all := []FaultKind{
+		Crash, Crash, Kill, Stop, CrashAll, Pause, Stall, SlowDisk, FailDisk, Cut, Split,
+		Isolate, Flaky, Flaky, SlowNet, LagBehind, LagBehind, Transfer, Members, Members,
+		Snapshot, Recreate, swizzle, flap, storm,
+	}
+	m.d.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:3+m.d.IntN(len(all)-3)]
+}
+
+// Patterns of several faults.
+const (
+	swizzle FaultKind = "swizzle" // nodes are cut off one by one, and come back in another order
+	flap    FaultKind = "flap"    // a node is cut off again and again
+	storm   FaultKind = "storm"   // a node crashes again and again, also while it starts
+)
+
+func (m *maker) node() raftyard.NodeID { return raftyard.NodeID(1 + m.d.IntN(m.s.nodes)) }
+func (m *maker) group() raftyard.GroupID {
+	return raftyard.GroupID(1 + m.d.IntN(m.s.groups))
+}
+
+// at is some time in the first phase.
+func (m *maker) at() time.Duration {
+	return time.Duration(m.d.Int64N(int64(m.s.chaos))).Round(time.Microsecond)
+}
+
+// between is a duration. Short ones are as likely as long ones.
+func (m *maker) between(least, most time.Duration) time.Duration {
+	return (least + time.Duration(m.d.Float64()*m.d.Float64()*float64(most-least))).
+		Round(time.Microsecond)
+}
+
+func (m *maker) set() uint64 { return m.d.Uint64() & (1<<m.s.nodes - 1) }
+
+func (m *maker) add(kind FaultKind) {
+	f := Fault{At: m.at(), Kind: kind, Node: m.node()}
+	switch kind {
+	case Crash, Kill, Stop, CrashAll:
+		f.For = m.between(time.Millisecond, 2*time.Second)
+	case Pause, Stall:
+		f.For = m.between(10*time.Millisecond, 3*time.Second)
+	case SlowDisk:
+		f.For, f.N = m.between(100*time.Millisecond, 3*time.Second), 1+m.d.Uint64N(100)
+	case Cut:
+		f.Peer = m.node()
+		f.For = m.between(50*time.Millisecond, 3*time.Second)
+	case Split:
+		f.Node, f.N = 0, m.set()
+		f.For = m.between(50*time.Millisecond, 3*time.Second)
+	case Isolate:
+		f.N = m.d.Uint64N(3)
+		f.For = m.between(50*time.Millisecond, 3*time.Second)
+	case Flaky, SlowNet:
+		if m.d.IntN(2) == 0 {
+			f.Node = 0
+		}
+		f.N = 1 + m.d.Uint64N(30)
+		f.For = m.between(100*time.Millisecond, 4*time.Second)
+	case LagBehind:
+		f.Group, f.For = m.group(), 4*time.Second
+	case Transfer, Snapshot:
+		f.Group = m.group()
+	case Members:
+		f.Node, f.Group, f.N, f.M = 0, m.group(), m.set(), m.set()&m.set()
+	case Recreate:
+		f.Node, f.N = 0, m.d.Uint64N(16)
+	case swizzle, flap, storm:
+		m.pattern(kind, f)
+		return
+	default:
+	}
+	if kind == CrashAll {
+		f.Node = 0
+	}
+	m.out = append(m.out, f)
+}
+
+// pattern adds the faults of a pattern that begins with f.
+func (m *maker) pattern(kind FaultKind, f Fault) {
+	round := time.Duration(m.s.election) * m.s.tick
+	switch kind {
+	case swizzle:
+		for _, i := range m.d.Perm(m.s.nodes)[:1+m.d.IntN(m.s.nodes)] {
+			f.Kind, f.Node = Isolate, raftyard.NodeID(i+1)
+			f.At += m.between(0, 200*time.Millisecond)
+			f.For = m.between(200*time.Millisecond, 2*time.Second)
+			m.out = append(m.out, f)
+		}
+	case flap:
+		f.Kind, f.For = Isolate, round/2
+		for range 3 + m.d.IntN(4) {
+			m.out = append(m.out, f)
+			f.At += round
+		}
+	default:
+		for range 3 + m.d.IntN(4) {
+			f.Kind, f.For = Crash, m.between(time.Millisecond, 50*time.Millisecond)
+			m.out = append(m.out, f)
+			f.At += f.For + m.between(0, 100*time.Millisecond)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/test/sim/internal/check"
+)
+
+// groupInfo is what the simulation knows of a group that it has asked for.
+type groupInfo struct {
+	id          raftyard.GroupID
+	incarnation raftyard.Incarnation
+	generation  int  // counts its creations
+	created     bool // the registry has it
+	dying       bool // it is being deleted, or created again
+	own         bool // it comes and goes
+	busy        bool // somebody changes its members
+
+	wish node.Members      // what its members were last asked to be
+	last map[string]string // a value that each key has had
+}
+
+// ownGroup is the group that comes and goes.
+const ownGroup raftyard.GroupID = 100
+
+// plan makes the groups that shall be.
+func (w *World) plan() {
+	d := newDice(w.cfg.Seed, streamSetup+100)
+	for i := range w.setup.groups {
+		g := &groupInfo{id: raftyard.GroupID(i + 1), last: make(map[string]string)}
+		g.wish = w.someMembers(d.Uint64(), 0)
+		w.groups = append(w.groups, g)
+		w.clients.Go(fmt.Sprintf("create group %d", g.id), func() { w.create(g) })
+	}
+}
+
+// someMembers returns three voters, or what the set bits says if it fits.
+func (w *World) someMembers(bits, learners uint64) (m node.Members) {
+	n := len(w.hosts)
+	first := int(bits % uint64(n))
+	for i := range min(3, n) {
+		m.Voters = append(m.Voters, raftyard.NodeID((first+i)%n+1))
+	}
+	for _, id := range nodeSet(learners) {
+		if int(id) <= n && !slices.Contains(m.Voters, id) {
+			m.Learners = append(m.Learners, id)
+		}
+	}
+	slices.Sort(m.Voters)
+	return m
+}
+
+// create has a group created, for as long as it takes.
+func (w *World) create(g *groupInfo) {
+	spec := node.Spec{
+		ID: g.id, Kind: w.kindOf(g.id), Voters: g.wish.Voters, Learners: g.wish.Learners,
+		SnapshotEntries: w.setup.snapshotEntries, TrailingEntries: w.setup.trailing,
+	}
+	for {
+		err := w.admin(func(ctx context.Context, n *node.Node) error {
+			_, err := n.CreateGroup(ctx, spec)
+			return err
+		})
+		if err == nil && w.learn(g) {
+			break
+		}
+		w.clients.Sleep(context.Background(), 50*time.Millisecond)
+	}
+	g.created, g.dying = true, false
+	w.log(0, "created", fmt.Sprintf("group %d as %v with %v", g.id, g.incarnation, g.wish))
+	w.wanted(g)
+}
+
+// learn finds out which incarnation a group has.
+func (w *World) learn(g *groupInfo) bool {
+	err := w.admin(func(ctx context.Context, n *node.Node) error {
+		st, err := n.Group(ctx, g.id)
+		if err != nil {
+			return err
+		}
+		id, err := uuid.Parse(st.Incarnation)
+		g.incarnation = raftyard.Incarnation(id)
+		return err
+	})
+	return err == nil
+}
+
+// wanted tells the checker where the group shall be.
+func (w *World) wanted(g *groupInfo) {
+	w.check.Wanted(g.id, check.Wish{
+		Incarnation: g.incarnation, Voters: g.wish.Voters, Learners: g.wish.Learners,
+	})
+}
+
+// admin does something on some node that is up, from a process of the clients'.
+func (w *World) admin(fn func(context.Context, *node.Node) error) error {
+	c := &Client{w: w, dice: w.luck}
+	return c.Do("administer", fn)
+}
+
+// recreate deletes the group that comes and goes, and creates it again elsewhere.
+func (w *World) recreate(bits uint64) {
+	i := slices.IndexFunc(w.groups, func(g *groupInfo) bool { return g.id == ownGroup })
+	if i < 0 {
+		g := &groupInfo{id: ownGroup, own: true, last: make(map[string]string)}
+		g.wish = w.someMembers(bits, 0)
+		w.groups = append(w.groups, g)
+		w.create(g)
+		return
+	}
+	g := w.groups[i]
+	if g.dying || !g.created {
+		return
+	}
+	g.dying = true
+	for {
+		err := w.admin(func(ctx context.Context, n *node.Node) error {
+			return n.DeleteGroup(ctx, g.id)
+		})
+		if err == nil || errors.Is(err, node.ErrGroupNotFound) {
+			break
+		}
+		w.clients.Sleep(context.Background(), 50*time.Millisecond)
+	}
+	w.log(0, "deleted", fmt.Sprintf("group %d, which was %v", g.id, g.incarnation))
+	w.check.Wanted(g.id, check.Wish{Incarnation: g.incarnation, Deleted: true})
+	g.generation++
+	clear(g.last)
+	g.wish = w.someMembers(bits, 0)
+	w.create(g)
+}
+
+// setMembers asks for other members of a group, once.
+func (w *World) setMembers(g *groupInfo, m node.Members) error {
+	g.wish = m
+	err := w.admin(func(ctx context.Context, n *node.Node) error {
+		_, err := n.SetMembers(ctx, g.id, m, false)
+		return err
+	})
+	w.log(0, "members", fmt.Sprintf("of group %d: %v: %v", g.id, m, err))
+	return err
+}
+
+// settle has every group get the members that it was last asked to have, after the
+// last fault.
+func (w *World) settle() (done func() bool) {
+	left := 0
+	for _, g := range w.groups {
+		left++
+		w.clients.Go(fmt.Sprintf("settle group %d", g.id), func() {
+			defer func() { left-- }()
+			w.await(func() bool { return g.created && !g.dying && !g.busy })
+			for w.setMembers(g, g.wish) != nil {
+				w.clients.Sleep(context.Background(), 100*time.Millisecond)
+			}
+			w.wanted(g)
+		})
+	}
+	return func() bool { return left == 0 }
+}

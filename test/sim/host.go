@@ -1,0 +1,246 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/simdisk"
+	"github.com/raftyard/raftyard/internal/world"
+	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/test/sim/internal/check"
+	"github.com/raftyard/raftyard/test/sim/internal/turns"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// hostState says what a simulated machine is doing.
+//
+//	down ──▶ starting ──▶ up ──▶ stopping ──▶ down
+//
+// and from anywhere down at a crash.
+type hostState uint8
+
+const (
+	down hostState = iota
+	starting
+	running
+	stopping
+)
+
+// A host is a simulated machine: a disk, and a node that runs on it now and then.
+type host struct {
+	w    *World
+	id   raftyard.NodeID
+	disk *simdisk.Disk
+	rate float64 // of its clock
+
+	state  hostState
+	st     *turns.Station // of the present start
+	node   *node.Node     // while running or stopping
+	starts uint64
+
+	examine func() world.Examined // once all replicas are open
+	seen    check.Examined        // what it looked like last
+
+	wanted    bool          // it ought to run
+	downUntil time.Duration // not before this time
+	slow      time.Duration // what a sync takes at the most, beyond the usual
+	failSync  bool          // the next sync fails
+	broken    bool          // a sync has failed since the start
+	lost      bool          // its disk was lost: it is no member any more
+}
+
+func (w *World) newHost(id raftyard.NodeID) *host {
+	dice := newDice(w.cfg.Seed, streamDisks+2*uint64(id))
+	h := &host{w: w, id: id, rate: 1 + w.setup.drift*(dice.Float64()-0.5)}
+	h.disk = simdisk.New(dice.Uint64)
+	h.disk.BeforeSync = h.beforeSync
+	h.disk.Until = func(ready func() bool) { h.st.Until(ready) }
+	return h
+}
+
+var errSync = errors.New("injected failure of a sync")
+
+// beforeSync is what a sync takes, or how it fails.
+func (h *host) beforeSync(string) error {
+	d := time.Duration(0)
+	for _, most := range []time.Duration{h.w.setup.syncTime, h.slow} {
+		if most > 0 {
+			d += time.Duration(h.w.luck.Int64N(int64(most)))
+		}
+	}
+	h.st.Sleep(context.Background(), d)
+	if h.failSync {
+		h.failSync, h.broken = false, true
+		return errSync
+	}
+	return nil
+}
+
+// start starts the node, if it is down.
+func (h *host) start() {
+	if h.state != down {
+		return
+	}
+	h.starts++
+	h.state = starting
+	h.broken = false
+	st := h.w.turns.NewStation(fmt.Sprintf("n%d.%d", h.id, h.starts), h.w.wallClock(), h.rate)
+	st.Tag = uint64(h.id)
+	h.st = st
+	h.w.log(h.id, "starts", "")
+	dice := nodeDice{newDice(h.w.cfg.Seed, streamDisks+2*uint64(h.id)+1+h.starts<<32)}
+	in := &world.World{
+		Turns: st, Dice: dice,
+		Disk: world.Disk{Files: h.disk.Files(), OpenDB: h.disk.OpenDB},
+		Listen: func(cfg transport.Config) (world.Carrier, error) {
+			return h.w.net.Listen(st, cfg), nil
+		},
+		FreeSpace: func() int64 { return 1 << 40 },
+		Opened:    h.opened,
+	}
+	st.Go("open", func() {
+		n, err := node.OpenIn(context.Background(), h.config(), in)
+		if h.st == st {
+			h.started(n, err)
+		}
+	})
+}
+
+// config is the node's configuration.
+func (h *host) config() node.Config {
+	s := &h.w.setup
+	kinds := make(map[string]group.Factory, len(h.w.kinds))
+	for name, kind := range h.w.kinds {
+		kinds[name] = kind(h.disk.Files())
+	}
+	c := node.Config{
+		ID: h.id, Dir: "/data", Cluster: "sim", Kinds: kinds,
+		TickInterval: s.tick, ElectionTicks: s.election, HeartbeatTicks: s.heartbeat,
+		Workers: s.workers, Appliers: s.appliers, SnapshotSends: 1 + s.workers%2,
+		SnapshotReceives: 1 + s.appliers%2, Limits: s.limits, CacheBytes: 1 << 16,
+		Logger: slog.New(logs{w: h.w, node: h.id}),
+	}
+	for _, o := range h.w.hosts {
+		c.Peers = append(c.Peers, node.Peer{ID: o.id, Addr: fmt.Sprintf("sim:%d", o.id)})
+	}
+	return c
+}
+
+// opened hears that all replicas are open, before anything is sent.
+func (h *host) opened(examine func() world.Examined) {
+	h.examine = examine
+	h.look()
+	h.w.check.Opened(h.id, &h.seen)
+}
+
+// started hears how the start has ended.
+func (h *host) started(n *node.Node, err error) {
+	if err != nil {
+		h.w.log(h.id, "does not start:", err.Error())
+		if !h.broken && !h.lost {
+			h.w.fail("always starts", fmt.Errorf("node %d: %w", h.id, err))
+		}
+		h.w.turns.After(0, func() { h.crash((*simdisk.Disk).Kill, check.LostNothing) })
+		return
+	}
+	h.w.log(h.id, "is up", "")
+	h.node, h.state = n, running
+	h.w.clients.Touch()
+	st := h.st
+	st.Go("watch", func() {
+		st.Until(func() bool { return isClosed(n.Failed()) })
+		h.w.log(h.id, "has failed:", n.Err().Error())
+		if !h.broken {
+			h.w.fail("node failed", fmt.Errorf("node %d: %w", h.id, n.Err()))
+		}
+		h.w.turns.After(0, func() {
+			if h.st == st {
+				h.crash((*simdisk.Disk).Kill, check.LostNothing)
+			}
+		})
+	})
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// crash ends the node as it stands, and does to the disk what lose does.
+func (h *host) crash(lose func(*simdisk.Disk), loss check.Loss) {
+	if h.state == down {
+		return
+	}
+	h.end()
+	lose(h.disk)
+	h.w.check.Crashed(h.id, loss)
+	h.w.clients.Touch()
+	h.later()
+}
+
+// end takes the node away.
+func (h *host) end() {
+	h.w.net.Crash(h.id)
+	h.st.Kill()
+	h.node, h.examine, h.state = nil, nil, down
+}
+
+// later has the host start again when it may.
+func (h *host) later() {
+	h.w.turns.At(int64(max(h.downUntil, h.w.turns.Time())), func() {
+		if h.wanted && h.w.turns.Time() >= h.downUntil {
+			h.start()
+		}
+	})
+}
+
+// stop closes the node in order.
+func (h *host) stop() {
+	if h.state != running {
+		return
+	}
+	h.state = stopping
+	h.w.log(h.id, "closes", "")
+	st, n := h.st, h.node
+	st.Go("close", func() {
+		ctx, cancel := st.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		err := n.Close(ctx)
+		h.w.turns.After(0, func() {
+			if h.st == st && h.state == stopping {
+				h.closed(err)
+			}
+		})
+	})
+}
+
+// closed hears that the node has closed.
+func (h *host) closed(err error) {
+	if err != nil && !h.broken {
+		h.w.fail("closes", fmt.Errorf("node %d: close: %w", h.id, err))
+	}
+	for _, name := range h.st.Processes() {
+		if name != "watch" && name != callProcess {
+			h.w.leaks = append(h.w.leaks, fmt.Sprintf("node %d: process %s", h.id, name))
+		}
+	}
+	h.w.log(h.id, "is closed", "")
+	h.crash((*simdisk.Disk).Kill, check.LostNothing)
+}
+
+// look examines the node.
+func (h *host) look() {
+	if h.examine == nil {
+		return
+	}
+	h.seen = h.examine()
+}

@@ -1,0 +1,199 @@
+package check
+
+import (
+	"slices"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+)
+
+// Healed tells that no fault is left, and none comes any more: from now on there
+// must be progress.
+func (c *Checker) Healed() {
+	for _, g := range c.order {
+		if c.cfg.Now != nil {
+			g.moved = c.cfg.Now()
+		}
+	}
+}
+
+// Unsettled returns what of the liveness rules does not hold yet, in a fixed order.
+// It changes nothing: what is still missing after a fair time is reported by
+// [Checker.Overdue]. It asks nothing of groups that have lost their majority.
+func (c *Checker) Unsettled() []Violation {
+	var u unsettled
+	for _, g := range c.order {
+		w, wanted := c.wishes[g.key.id]
+		if wanted && (w.Deleted || w.Incarnation != g.key.incarnation) {
+			u.gone(g)
+			continue
+		}
+		u.group(c, g)
+		if wanted {
+			u.placed(c, g, w)
+		}
+	}
+	for _, id := range sortedKeys(c.wishes) {
+		w := c.wishes[id]
+		if g := c.groups[groupKey{id, w.Incarnation}]; !w.Deleted && (g == nil || len(g.changes) == 0) {
+			u.add(Progress, "group %d was never founded", id)
+		}
+	}
+	for _, id := range sortedKeys(c.requests) {
+		u.add(Resolved, "request %d has no answer: %s", id, c.requests[id])
+	}
+	return u.list
+}
+
+// Overdue makes violations of whatever [Checker.Unsettled] returns.
+func (c *Checker) Overdue() {
+	for _, v := range c.Unsettled() {
+		c.fail(v.Rule, "%s", v.Text)
+	}
+}
+
+// Finished tells that all nodes are closed and no request is under way; leaks names
+// what is left over.
+//
+// Rules 19, [Resolved], and 20, [NoLeaks].
+func (c *Checker) Finished(leaks ...string) {
+	for _, id := range sortedKeys(c.requests) {
+		c.fail(Resolved, "request %d was never answered: %s", id, c.requests[id])
+	}
+	for _, leak := range leaks {
+		c.fail(NoLeaks, "left over: %s", leak)
+	}
+}
+
+// unsettled collects what does not hold yet.
+type unsettled struct{ list []Violation }
+
+func (u *unsettled) add(rule Rule, format string, args ...any) {
+	u.list = append(u.list, violationf(rule, format, args...))
+}
+
+// gone: nothing is left of a group that was deleted.
+//
+// Rule 16, [Tidy].
+func (u *unsettled) gone(g *groupState) {
+	for _, s := range g.order {
+		if s.shown && s.home.node.up {
+			u.add(Tidy, "%v is still there, the group is deleted", s)
+		}
+	}
+}
+
+// group: a group with a healthy majority has a leader, which commits, and members
+// that are as far as the leader.
+//
+// Rules 15, [Progress], 17, [CaughtUp], and 18, [AtRest].
+func (u *unsettled) group(c *Checker, g *groupState) {
+	if len(g.changes) == 0 {
+		return
+	}
+	d := g.changes[len(g.changes)-1].members
+	healthy := func(id raftyard.ReplicaID) bool {
+		m, ok := d.Member(id)
+		return ok && c.nodes[m.Node] != nil && c.nodes[m.Node].up && g.fit(m)
+	}
+	if !majority(d, healthy) {
+		return
+	}
+	leader := g.leader()
+	if leader == nil {
+		u.add(Progress, "group %d has a majority of %s, and no leader", g.key.id, describe(d))
+		return
+	}
+	if own, state := termAt(leader.log, leader.seen.commit); state != present ||
+		own != leader.seen.term {
+		u.add(Progress, "%v leads term %d and has committed nothing in it", leader, leader.seen.term)
+	}
+	for _, m := range d.Members {
+		if healthy(m.ID) {
+			u.caughtUp(g, m, leader)
+		}
+	}
+	if c.cfg.Now != nil && c.cfg.Now()-g.moved < c.cfg.Rest {
+		u.add(AtRest, "group %d has changed its leader or term at %v", g.key.id, g.moved)
+	}
+}
+
+// fit reports whether a member can take part: it has lost nothing, and is not
+// stopped. One that is not there yet still has to come.
+func (g *groupState) fit(m group.Member) bool {
+	s := g.replicas[m.ID]
+	return s == nil || !s.dead && !s.lost && !s.excused && (!s.shown || s.seen.serving)
+}
+
+// leader returns the leader of the newest term, if there is one.
+func (g *groupState) leader() *replicaState {
+	var leader *replicaState
+	for _, s := range g.order {
+		if s.shown && s.seen.serving && s.seen.role == group.Leader &&
+			(leader == nil || s.seen.term > leader.seen.term) {
+			leader = s
+		}
+	}
+	return leader
+}
+
+// caughtUp: a member has applied all that is committed, and every write that was
+// acknowledged.
+func (u *unsettled) caughtUp(g *groupState, m group.Member, leader *replicaState) {
+	s := g.replicas[m.ID]
+	switch {
+	case s == nil || !s.shown:
+		u.add(CaughtUp, "group %d: member %d is not on node %d", g.key.id, m.ID, m.Node)
+	case s.seen.commit < leader.seen.commit || s.seen.applied < leader.seen.commit:
+		u.add(CaughtUp, "%v has committed %d and applied %d, the leader has committed %d",
+			s, s.seen.commit, s.seen.applied, leader.seen.commit)
+	case s.machine.open && s.machine.index < g.acked:
+		u.add(AckedSurvives, "%v has applied commands up to %d, one at %d was acknowledged",
+			s, s.machine.index, g.acked)
+	}
+}
+
+// placed: the members are where they are wanted, and nothing else of the group is.
+// While a node of the wish is down its member cannot come, and only what does not
+// need it is asked for.
+//
+// Rule 16, [Tidy]: no group is joint, no learner is left over, and no replica that
+// was removed.
+func (u *unsettled) placed(c *Checker, g *groupState, w Wish) {
+	if len(g.changes) == 0 {
+		return
+	}
+	d := g.changes[len(g.changes)-1].members
+	if d.IsJoint() {
+		u.add(Tidy, "group %d is joint: %s", g.key.id, describe(d))
+	}
+	nodes := slices.Concat(w.Voters, w.Learners)
+	for _, s := range g.order {
+		if s.shown && s.home.node.up && !slices.Contains(nodes, s.home.node.id) && !s.lost {
+			u.add(Tidy, "%v is not wanted there", s)
+		}
+	}
+	for _, id := range nodes {
+		if n := c.nodes[id]; n == nil || !n.up {
+			return
+		}
+	}
+	voters, learners := membersOn(d, group.Voter), membersOn(d, group.Learner)
+	if !slices.Equal(voters, sorted(w.Voters)) || !slices.Equal(learners, sorted(w.Learners)) {
+		u.add(Tidy, "group %d has %s, wanted are voters %v and learners %v",
+			g.key.id, describe(d), w.Voters, w.Learners)
+	}
+}
+
+// membersOn returns the nodes of the members with a role.
+func membersOn(d group.Descriptor, role group.Role) []raftyard.NodeID {
+	var nodes []raftyard.NodeID
+	for _, m := range d.Members {
+		if m.Role == role {
+			nodes = append(nodes, m.Node)
+		}
+	}
+	return sorted(nodes)
+}
+
+func sorted(nodes []raftyard.NodeID) []raftyard.NodeID { return slices.Sorted(slices.Values(nodes)) }

@@ -1,0 +1,145 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/raftyard/raftyard/test/sim/internal/simnet"
+)
+
+// A Result is what came of a run.
+type Result struct {
+	Seed     uint64
+	Failure  *Failure // nil if everything held
+	Hash     uint64   // of everything that has happened
+	Schedule Schedule // of the faults
+	Trace    string   // the newest events
+	Turns    uint64
+	Time     time.Duration // virtual
+	Counts   Counts
+	Network  simnet.Counts
+	Setup    string
+}
+
+// Run simulates a cluster. The error says that it could not: only what the run has
+// found is in the result.
+func Run(cfg Config) (*Result, error) {
+	w, err := newWorld(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	schedule := cfg.Schedule
+	if schedule == nil {
+		schedule = generate(&w.setup, newDice(cfg.Seed, streamSchedule))
+	}
+	w.run(schedule)
+	return &Result{
+		Seed: cfg.Seed, Failure: w.result(), Hash: w.trace.Hash(), Schedule: schedule,
+		Trace: w.trace.String(), Turns: w.turns.Turns(), Time: w.turns.Time(),
+		Counts: w.counts, Network: w.net.Counts(), Setup: fmt.Sprintf("%+v", w.setup),
+	}, nil
+}
+
+// run goes through the phases.
+func (w *World) run(s Schedule) {
+	work := w.cfg.Workload
+	if work == nil {
+		work = useRegisters
+	}
+	w.plan()
+	for _, h := range w.hosts {
+		h.wanted = true
+		h.start()
+	}
+	done := w.startClients(work)
+	w.unleash(s)
+	w.turns.At(int64(w.setup.chaos), func() {})
+	if !w.turns.Until(func() bool { return done() || w.turns.Time() >= w.setup.chaos }) {
+		return
+	}
+	w.working = false
+	w.heal()
+	if !w.recover(done) {
+		return
+	}
+	w.stopAll()
+	w.finish()
+}
+
+// recover waits until everything is well again.
+func (w *World) recover(done func() bool) bool {
+	limit := w.turns.Time() + w.patience()
+	late := func() bool { return w.turns.Time() >= limit }
+	w.turns.At(int64(limit), func() {})
+	settled := w.settle()
+	ok := w.turns.Until(func() bool { return late() || (done() && settled()) })
+	if ok && late() {
+		w.fail("rule 19 (resolved)", fmt.Errorf(
+			"clients or administration are not done %v after the last fault", w.patience()))
+	}
+	if !ok {
+		return false
+	}
+	w.check.Healed()
+	well := false
+	w.every(10*w.setup.tick, func() bool {
+		well = len(w.check.Unsettled()) == 0
+		return well || late()
+	})
+	if !w.turns.Until(func() bool { return well || late() }) {
+		return false
+	}
+	if !well {
+		w.check.Overdue()
+		w.judge()
+	}
+	return w.failure == nil
+}
+
+// patience is how long the cluster may take to get well.
+func (w *World) patience() time.Duration {
+	return 20*time.Second + 20*time.Duration(w.setup.election)*w.setup.tick
+}
+
+// stopAll closes all nodes in order, all at the same time.
+func (w *World) stopAll() {
+	limit := w.turns.Time() + w.patience()
+	for _, h := range w.hosts {
+		h.wanted = false
+		h.stop()
+	}
+	w.turns.At(int64(limit), func() {})
+	w.turns.Until(func() bool {
+		for _, h := range w.hosts {
+			if h.state != down {
+				return w.turns.Time() >= limit
+			}
+		}
+		return true
+	})
+	for _, h := range w.hosts {
+		if h.state != down && w.turns.Err() == nil {
+			w.fail("closes", fmt.Errorf("node %d is not closed after %v: %q waits",
+				h.id, w.patience(), h.st.Processes()))
+		}
+	}
+}
+
+// linearLimit bounds, in real time, how long a history may be searched.
+const linearLimit = 20 * time.Second
+
+// finish does the checks of the end.
+func (w *World) finish() {
+	if w.turns.Err() != nil {
+		return
+	}
+	w.check.Finished(w.leaks...)
+	w.judge()
+	if w.failure != nil {
+		return
+	}
+	if err := w.history.Check(linearLimit).Err(); err != nil {
+		w.fail("rule 10 (linearizable)", err)
+	}
+}

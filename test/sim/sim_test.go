@@ -1,0 +1,68 @@
+package sim
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+var (
+	seedFlag     = flag.Uint64("seed", 1, "the seed that TestSeed runs")
+	fromFlag     = flag.Uint64("from", 1, "the first seed of TestSeeds")
+	seedsFlag    = flag.Int("seeds", 100, "how many seeds TestSeeds runs")
+	scheduleFlag = flag.String("schedule", "", "a file with the schedule of TestSeed")
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestSeed runs one seed and shows what happens.
+func TestSeed(t *testing.T) {
+	cfg := Config{Seed: *seedFlag}
+	if testing.Verbose() {
+		cfg.Live = os.Stderr
+	}
+	if *scheduleFlag != "" {
+		text, err := os.ReadFile(*scheduleFlag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg.Schedule, err = ParseSchedule(string(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := Run(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v %d turns, %v, hash %x\n%s", r.Counts, r.Turns, r.Time, r.Hash, r.Schedule)
+	if r.Failure != nil {
+		t.Fatal(r.Failure)
+	}
+}
+
+// TestSeeds runs many seeds, each under the faults that it makes.
+func TestSeeds(t *testing.T) {
+	for i := range *seedsFlag {
+		Test(t, Config{Seed: *fromFlag + uint64(i)})
+	}
+}
+
+// TestDeterminism runs seeds twice and compares everything that has happened.
+func TestDeterminism(t *testing.T) {
+	for seed := range uint64(20) {
+		a, err := Run(Config{Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := Run(Config{Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Hash != b.Hash || a.Turns != b.Turns || a.Time != b.Time {
+			t.Errorf("seed %d: hash %x after %d turns at %v, then %x after %d at %v",
+				seed, a.Hash, a.Turns, a.Time, b.Hash, b.Turns, b.Time)
+		}
+	}
+}

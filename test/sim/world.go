@@ -1,0 +1,218 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/test/linear"
+	"github.com/raftyard/raftyard/test/sim/internal/check"
+	"github.com/raftyard/raftyard/test/sim/internal/machine"
+	"github.com/raftyard/raftyard/test/sim/internal/simnet"
+	"github.com/raftyard/raftyard/test/sim/internal/trace"
+	"github.com/raftyard/raftyard/test/sim/internal/turns"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// A World is a simulated cluster with all around it. It is driven by the goroutine
+// that has made it; time passes only while that waits in one of its methods.
+type World struct {
+	cfg   Config
+	setup setup
+	turns *turns.Scheduler
+	net   *simnet.Network
+	trace *trace.Trace
+	check *check.Checker
+	luck  *rand.Rand // of disks
+	kinds map[string]Kind
+	hosts []*host // host i is node i+1
+
+	clients *turns.Station // where those are who use the cluster
+	groups  []*groupInfo
+	history linear.History
+	request uint64
+	working bool // clients may begin something
+	counts  Counts
+
+	active  []*Fault // that have begun and not ended
+	failure *Failure
+	leaks   []string
+	restore func()
+}
+
+// Counts are what has happened in a run.
+type Counts struct {
+	Acked, Refused, Unknown    int // by outcome of what clients asked
+	Faults, Crashes, Snapshots int
+	Leaders                    int // changes of a leader that were seen
+}
+
+// A Failure is what a run has found.
+type Failure struct {
+	Rule string // what does not hold; the same for the same kind of failure
+	Err  error
+}
+
+// Error returns the rule and the details.
+func (f *Failure) Error() string { return f.Rule + ": " + f.Err.Error() }
+
+// Unwrap returns the details.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// epoch is when every simulation begins.
+func epoch() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// newWorld makes a cluster whose nodes are down.
+func newWorld(cfg Config) (*World, error) {
+	if cfg.Lines == 0 {
+		cfg.Lines = 200
+	}
+	restore, err := takeEntropy(newDice(cfg.Seed, streamRaft))
+	if err != nil {
+		return nil, err
+	}
+	w := &World{
+		cfg: cfg, setup: newSetup(&cfg, newDice(cfg.Seed, streamSetup)),
+		trace: trace.New(cfg.Lines, cfg.Live),
+		luck:  newDice(cfg.Seed, streamDisks), kinds: cfg.Kinds, restore: restore,
+	}
+	w.turns = turns.New(turns.Config{
+		Dice: newDice(cfg.Seed, streamTurns), Policy: w.setup.policy, AfterTurn: w.afterTurn,
+	})
+	w.check = check.New(check.Config{Now: w.turns.Time})
+	w.net = simnet.New(simnet.Config{
+		Scheduler: w.turns, Dice: newDice(cfg.Seed, streamNetwork), Trace: w.trace,
+		Latency: w.setup.latency, DeadAfter: w.setup.deadAfter, Sent: w.sent,
+	})
+	w.clients = w.turns.NewStation("clients", epoch(), 1)
+	if w.kinds == nil {
+		w.kinds = w.registers()
+	}
+	for i := range w.setup.nodes {
+		w.hosts = append(w.hosts, w.newHost(raftyard.NodeID(i+1)))
+	}
+	return w, nil
+}
+
+// registers are the state machines that are run by default.
+func (w *World) registers() map[string]Kind {
+	return map[string]Kind{
+		"memory": func(FS) group.Factory {
+			return machine.Memory(machine.Config{Observer: w.check})
+		},
+		"durable": func(files FS) group.Factory {
+			return machine.Durable(machine.Config{Files: files, Observer: w.check})
+		},
+	}
+}
+
+// kindOf returns the kind of a group.
+func (w *World) kindOf(g raftyard.GroupID) string {
+	names := make([]string, 0, len(w.kinds))
+	for name := range w.kinds {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names[uint64(g)%uint64(len(names))]
+}
+
+// wallClock returns the time of day.
+func (w *World) wallClock() time.Time { return epoch().Add(w.turns.Time()) }
+
+// afterTurn looks at the node on which something has just run.
+func (w *World) afterTurn(st *turns.Station, id uint64, name string) {
+	w.trace.Mix(id)
+	if st.Tag == 0 || st.Dead() {
+		return
+	}
+	h := w.hosts[st.Tag-1]
+	if h.st != st || h.examine == nil || !changes(name) {
+		return
+	}
+	h.look()
+	w.check.Stepped(h.id, &h.seen)
+	w.judge()
+}
+
+// changes reports whether a process changes what there is to see of a node.
+func changes(name string) bool {
+	switch name {
+	case "network", "network notices", "clock", "reconcile", "housekeeping", "disk", "keeper",
+		callProcess:
+		return false
+	}
+	return true
+}
+
+// sent hears of every envelope that leaves a node.
+func (w *World) sent(from raftyard.NodeID, env *transport.Envelope) {
+	if w.hosts[from-1].examine != nil {
+		w.check.Sent(from, env, nil)
+	}
+}
+
+// judge ends the run if a rule is broken.
+func (w *World) judge() {
+	if w.check.Broken() && w.failure == nil {
+		v := w.check.Violations()[0]
+		w.fail(v.Rule.String(), v)
+	}
+}
+
+// fail ends the run.
+func (w *World) fail(rule string, err error) {
+	if w.failure == nil {
+		w.failure = &Failure{Rule: rule, Err: err}
+		w.log(0, "VIOLATED", w.failure.Error())
+	}
+	w.turns.Fail(w.failure)
+}
+
+// result returns why the run has failed, or nil.
+func (w *World) result() *Failure {
+	if w.failure != nil || w.turns.Err() == nil {
+		return w.failure
+	}
+	err := w.turns.Err()
+	if p, ok := errors.AsType[*turns.PanicError](err); ok {
+		return &Failure{Rule: "panic: " + fmt.Sprint(p.Value), Err: err}
+	}
+	what, _, _ := strings.Cut(err.Error(), " at ")
+	return &Failure{Rule: what, Err: err}
+}
+
+func (w *World) log(id raftyard.NodeID, what, text string) {
+	w.trace.Add(trace.Event{At: w.turns.Time(), Node: id, What: what, Text: text})
+}
+
+// close ends everything at once.
+func (w *World) close() {
+	w.turns.Close()
+	w.restore()
+}
+
+// host returns the machine of a node.
+func (w *World) host(id raftyard.NodeID) *host { return w.hosts[id-1] }
+
+// ids are all nodes.
+func (w *World) ids() []raftyard.NodeID {
+	ids := make([]raftyard.NodeID, 0, len(w.hosts))
+	for _, h := range w.hosts {
+		ids = append(ids, h.id)
+	}
+	return ids
+}
+
+// every calls fn, between two turns, until it returns true.
+func (w *World) every(d time.Duration, fn func() bool) {
+	w.turns.After(d, func() {
+		if !fn() {
+			w.every(d, fn)
+		}
+	})
+}
