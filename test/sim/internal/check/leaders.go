@@ -103,8 +103,9 @@ func (c *Checker) checkComplete(s *replicaState, r *Replica) {
 		return
 	}
 	term, known := s.group.committed.at(committed)
-	if own, state := termAt(s.log, committed); state == beyond || state == present && known && own != term {
-		c.fail(AckedSurvives, "%v leads term %d and has not entry %d, which was committed in term %d",
+	own, state := termAt(s.log, committed)
+	if state == beyond || state == present && known && own != term {
+		c.fail(AckedSurvives, "%v leads term %d and has not entry %d, committed in term %d",
 			s, r.Term, committed, of)
 	}
 }

@@ -35,7 +35,8 @@ func (c *Checker) Unsettled() []Violation {
 	}
 	for _, id := range sortedKeys(c.wishes) {
 		w := c.wishes[id]
-		if g := c.groups[groupKey{id, w.Incarnation}]; !w.Deleted && (g == nil || len(g.changes) == 0) {
+		g := c.groups[groupKey{id, w.Incarnation}]
+		if !w.Deleted && (g == nil || len(g.changes) == 0) {
 			u.add(Progress, "group %d was never founded", id)
 		}
 	}
@@ -106,7 +107,7 @@ func (u *unsettled) group(c *Checker, g *groupState) {
 	}
 	if own, state := termAt(leader.log, leader.seen.commit); state != present ||
 		own != leader.seen.term {
-		u.add(Progress, "%v leads term %d and has committed nothing in it", leader, leader.seen.term)
+		u.add(Progress, "%v leads term %d, in which nothing is committed", leader, leader.seen.term)
 	}
 	for _, m := range d.Members {
 		if healthy(m.ID) {
@@ -196,4 +197,6 @@ func membersOn(d group.Descriptor, role group.Role) []raftyard.NodeID {
 	return sorted(nodes)
 }
 
-func sorted(nodes []raftyard.NodeID) []raftyard.NodeID { return slices.Sorted(slices.Values(nodes)) }
+func sorted(nodes []raftyard.NodeID) []raftyard.NodeID {
+	return slices.Sorted(slices.Values(nodes))
+}

@@ -35,9 +35,9 @@ func (c *Checker) checkMembers(s *replicaState, r *Replica) {
 
 // changeAt returns the newest change at or before an index.
 func (g *groupState) changeAt(index uint64) (change, bool) {
-	for i := len(g.changes) - 1; i >= 0; i-- {
-		if g.changes[i].index <= index {
-			return g.changes[i], true
+	for _, ch := range slices.Backward(g.changes) {
+		if ch.index <= index {
+			return ch, true
 		}
 	}
 	return change{}, false
@@ -198,10 +198,10 @@ func (g *groupState) has(
 	id raftyard.ReplicaID, term, index uint64, leader *replicaState,
 ) bool {
 	s := g.replicas[id]
-	switch {
-	case s == nil:
+	switch s {
+	case nil:
 		return false
-	case s == leader:
+	case leader:
 		_, state := termAt(s.log, index)
 		return state != beyond
 	default:
@@ -224,8 +224,8 @@ func (c *Checker) checkNotice(s *replicaState, env *transport.Envelope) {
 			continue
 		}
 		if _, member := ch.members.Member(env.To.Replica); member {
-			c.fail(Membership, "%v tells replica %d that it is removed at epoch %d, where it is in %s",
-				s, env.To.Replica, n.Epoch, describe(ch.members))
+			c.fail(Membership, "%v tells replica %d that it is removed, but it is in %s",
+				s, env.To.Replica, describe(ch.members))
 		}
 		if env.To.Replica >= n.NextReplica || n.NextReplica > ch.members.NextReplica {
 			c.fail(Membership, "%v tells replica %d that it is removed, with next id %d, not %d",
@@ -238,14 +238,11 @@ func (c *Checker) checkNotice(s *replicaState, env *transport.Envelope) {
 
 // describe returns the members in a short form.
 func describe(d group.Descriptor) string {
-	text := fmt.Sprintf("epoch %d [", d.Epoch)
+	members := make([]string, len(d.Members))
 	for i, m := range d.Members {
-		if i > 0 {
-			text += " "
-		}
-		text += fmt.Sprintf("%d@%d:%v", m.ID, m.Node, m.Role)
+		members[i] = fmt.Sprintf("%d@%d:%v", m.ID, m.Node, m.Role)
 	}
-	return text + "]"
+	return fmt.Sprintf("epoch %d %v", d.Epoch, members)
 }
 
 // position returns index and term of an entry.

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/storage"
 )
@@ -118,7 +120,7 @@ func (c *Checker) noteMove(s *replicaState, now sight) {
 func (c *Checker) Crashed(node raftyard.NodeID, loss Loss) {
 	n := c.node(node)
 	n.up = false
-	n.early = nil
+	n.promiseEarly(c)
 	n.loss = max(n.loss, loss)
 	n.stored = nil
 	for _, s := range n.shown {
@@ -131,7 +133,35 @@ func (c *Checker) Crashed(node raftyard.NodeID, loss Loss) {
 	if loss == LostAll {
 		n.disk++
 		n.shown = nil
+		for _, g := range c.order {
+			for _, s := range g.order {
+				s.lost = s.lost || s.home.node == n
+			}
+		}
 	}
+}
+
+// promiseEarly notes what was promised in messages of a node that crashed before
+// anybody looked at it.
+func (n *nodeState) promiseEarly(c *Checker) {
+	for i := range n.early {
+		env := &n.early[i]
+		m := env.Message
+		s := c.replica(Identity{env.Group, env.Incarnation, env.From.Replica, env.From.Node})
+		switch m.GetType() {
+		case raftpb.MsgReadIndex, raftpb.MsgPreVote, raftpb.MsgPreVoteResp:
+			continue
+		case raftpb.MsgVote:
+			c.noteVote(s, m.GetTerm(), s.id)
+		case raftpb.MsgVoteResp:
+			if !m.GetReject() {
+				c.noteVote(s, m.GetTerm(), raftyard.ReplicaID(m.GetTo()))
+			}
+		default:
+		}
+		s.promised.term = max(s.promised.term, m.GetTerm())
+	}
+	n.early = nil
 }
 
 // checkMissing looks for replicas that a node showed before and does not now.

@@ -10,11 +10,11 @@ import (
 	"github.com/raftyard/raftyard/storage"
 )
 
-// What is seen of a node between two of its steps, with its replicas by group.
-type (
-	Examined = world.Examined
-	Replica  = world.Replica
-)
+// Examined is what is seen of a node between two of its steps.
+type Examined = world.Examined
+
+// Replica is one replica of it.
+type Replica = world.Replica
 
 // An Identity names one replica. Two lives of it have the same.
 type Identity struct {
@@ -84,6 +84,8 @@ type Wish struct {
 }
 
 // A Violation is a rule that does not hold.
+//
+//nolint:errname // it is more than an error
 type Violation struct {
 	Rule Rule
 	Text string

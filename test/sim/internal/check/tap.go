@@ -26,11 +26,11 @@ import (
 // looked at where it commits.
 func (c *Checker) Sent(node raftyard.NodeID, env *transport.Envelope, durable Durable) {
 	n := c.node(node)
+	s := c.replica(Identity{env.Group, env.Incarnation, env.From.Replica, env.From.Node})
 	if !n.up {
 		n.early = append(n.early, *env)
 		return
 	}
-	s := c.replica(Identity{env.Group, env.Incarnation, env.From.Replica, env.From.Node})
 	if env.From.Node != node {
 		c.fail(OneHome, "node %d sends in the name of %v", node, s)
 	}
@@ -165,15 +165,16 @@ func (t *tap) wantEntries() {
 	t.wantSync()
 	term, index := t.m.GetTerm(), t.m.GetIndex()
 	own, state := termAt(t.held.Log, index)
-	switch {
-	case state == beyond:
+	switch state {
+	case beyond:
 		t.fail(DurableFirst, "%v acknowledges entry %d in term %d, %s", t.s, index, term, t.end())
 		return
-	case state == present:
+	case present:
 		if leaders, known := t.s.group.reignOf(term).termAt(index); known && leaders != own {
 			t.fail(LogMatching, "%v acknowledges entry %s in term %d, whose leader has %s",
 				t.s, position(index, own), term, position(index, leaders))
 		}
+	case before: // and so committed
 	}
 	p := &t.s.promised
 	if most, _ := p.acks.get(term); index > most {

@@ -30,7 +30,7 @@ type Config struct {
 	// Files is where a durable machine keeps its state.
 	Files vfs.FS
 
-	// Observer hears what happens. Default: nobody.
+	// Observer hears what happens. Default: a checker that nobody asks.
 	Observer Observer
 
 	// Sync decides, after each Apply of a durable machine, whether to sync. Default:
@@ -72,7 +72,7 @@ func newMemory(c Config, env group.Env) *memory {
 		state:    newRegisters(),
 	}
 	if m.observer == nil {
-		m.observer = nobody{}
+		m.observer = check.New(check.Config{})
 	}
 	return m
 }
@@ -193,12 +193,3 @@ func (s snapshot) WriteTo(w io.Writer) (int64, error) {
 
 // Close implements io.Closer.
 func (s snapshot) Close() error { return nil }
-
-// nobody is the observer of machines that have none.
-type nobody struct{}
-
-func (nobody) MachineOpened(check.Identity, uint64)                    {}
-func (nobody) MachineDurable(check.Identity, uint64)                   {}
-func (nobody) Applied(check.Identity, []group.Command, []group.Result) {}
-func (nobody) Restored(check.Identity, uint64)                         {}
-func (nobody) Hashed(check.Identity, uint64, uint64)                   {}

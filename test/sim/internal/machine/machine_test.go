@@ -44,8 +44,11 @@ func TestDurable(t *testing.T) {
 		return machine.Durable(machine.Config{Files: vfs.OS{}})
 	}
 	grouptest.Suite{
-		Open:    open,
-		Restart: func(tb testing.TB, _ group.Factory) group.Factory { tb.Helper(); return open(tb) },
+		Open: open,
+		Restart: func(tb testing.TB, _ group.Factory) group.Factory {
+			tb.Helper()
+			return open(tb)
+		},
 		Command: command,
 		Queries: questions(),
 	}.Run(t)

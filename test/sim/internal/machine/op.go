@@ -19,7 +19,9 @@ func Encode(op linear.Op) []byte {
 
 func decodeOp(b []byte) (linear.Op, error) {
 	r := wire.NewReader(b)
-	op := linear.Op{Kind: linear.Kind(r.Byte()), Key: r.String(), Old: r.String(), Value: r.String()}
+	op := linear.Op{
+		Kind: linear.Kind(r.Byte()), Key: r.String(), Old: r.String(), Value: r.String(),
+	}
 	if op.Kind < linear.Get || op.Kind > linear.Delete {
 		r.Fail("%s", op.Kind)
 	}
@@ -54,7 +56,7 @@ func Decode(b []byte) (linear.Result, error) {
 	case len(b) == 0 || b[0]&^answerBits != 0:
 		return linear.Result{}, fmt.Errorf("%w: answer %x", wire.ErrMalformed, b)
 	case b[0]&answerFound == 0 && len(b) > 1:
-		return linear.Result{}, fmt.Errorf("%w: value of nothing in answer %x", wire.ErrMalformed, b)
+		return linear.Result{}, fmt.Errorf("%w: answer %x holds nothing", wire.ErrMalformed, b)
 	default:
 		return linear.Result{
 			Found: b[0]&answerFound != 0, OK: b[0]&answerOK != 0, Value: string(b[1:]),
