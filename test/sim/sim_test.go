@@ -3,6 +3,7 @@ package sim
 import (
 	"flag"
 	"os"
+	"runtime/debug"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -15,7 +16,10 @@ var (
 	scheduleFlag = flag.String("schedule", "", "a file with the schedule of TestSeed")
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // runs are short, and make much garbage
+	goleak.VerifyTestMain(m)
+}
 
 // TestSeed runs one seed and shows what happens.
 func TestSeed(t *testing.T) {
@@ -42,10 +46,25 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestSeeds runs many seeds, each under the faults that it makes.
+// TestSeeds runs many seeds, each under the faults that it makes. Of each kind of
+// failure it shows the first one, made as small as possible, and lists the others.
 func TestSeeds(t *testing.T) {
+	first := make(map[string]*Result)
+	also := make(map[string][]uint64)
 	for i := range *seedsFlag {
-		Test(t, Config{Seed: *fromFlag + uint64(i)})
+		r, err := Run(Config{Seed: *fromFlag + uint64(i)})
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case r.Failure == nil:
+		case first[r.Failure.Rule] == nil:
+			first[r.Failure.Rule] = r
+		default:
+			also[r.Failure.Rule] = append(also[r.Failure.Rule], r.Seed)
+		}
+	}
+	for rule, r := range first {
+		t.Errorf("%s\nthe same rule is broken by seeds %v", r.Report(), also[rule])
 	}
 }
 

@@ -117,7 +117,7 @@ func (c *conn) release() {
 		c.carry(held[i])
 	}
 	for _, r := range queued {
-		r.write()
+		r.start() // what was let go before may have broken the connection
 	}
 }
 

@@ -72,6 +72,9 @@ func (e *Endpoint) post(c *conn, env transport.Envelope) {
 func (c *conn) carry(env transport.Envelope) {
 	n, f := c.from.net, c.fault()
 	switch {
+	case c.state != up: // one before it has broken the connection
+		c.from.lost(&env)
+		return
 	case n.chance(f.Break):
 		c.from.lost(&env)
 		c.fail(errBroken)
