@@ -114,11 +114,21 @@ func (x *chaos) freeze(nodes []*cluster.Node, lasts time.Duration) string {
 	for _, n := range nodes {
 		n.Freeze()
 	}
-	x.hold(lasts)
+	x.hold(lasts * 3 / 4)
+	for _, n := range nodes {
+		x.readAt(n) // these wait in its sockets, with what was sent before
+	}
+	x.hold(lasts / 4)
 	for _, n := range nodes {
 		n.Thaw()
 	}
 	return fmt.Sprintf("nodes %v for %v", ids(nodes), lasts)
+}
+
+// readAt reads all keys through a node that may believe that it leads, though it
+// does not any more. It does not wait for answers.
+func (x *chaos) readAt(n *cluster.Node) {
+	x.reads.Go(func() { x.rec.readOnce(x.t.Context(), n) })
 }
 
 // flicker freezes a node again and again, for about as long as an election takes.
@@ -140,10 +150,7 @@ func networkFaults() []fault {
 			one, rest := x.part(d, 1)
 			return x.impose(d, cut, cluster.Between(one, rest))
 		}},
-		{"isolate leader", 3, func(x *chaos, d *rand.Rand) string {
-			n, _ := x.leader(d)
-			return x.impose(d, cut, cluster.Between(ids([]*cluster.Node{n}), ids(x.c.Nodes())))
-		}},
+		{"isolate leader", 3, (*chaos).isolateLeader},
 		{"cut what one says", 2, func(x *chaos, d *rand.Rand) string {
 			one, rest := x.part(d, 1)
 			return x.impose(d, cut, cluster.Towards(one, rest))
@@ -185,6 +192,22 @@ func networkFaults() []fault {
 		{"reset", 3, (*chaos).resetOften},
 		{"flap", 2, (*chaos).flap},
 	}
+}
+
+// isolateLeader cuts a leader off, and goes on reading there.
+func (x *chaos) isolateLeader(dice *rand.Rand) string {
+	n, g := x.leader(dice)
+	links := cluster.Between(ids([]*cluster.Node{n}), ids(x.c.Nodes()))
+	lasts := within(dice, 2*time.Second, 8*time.Second)
+	x.net.Set(cluster.Condition{Cut: true}, links...)
+	begun := time.Now()
+	for time.Since(begun) < lasts && x.hold(200*time.Millisecond) {
+		if time.Since(begun) < 3*time.Second { // after that it knows
+			x.readAt(n)
+		}
+	}
+	x.net.Set(cluster.Condition{}, links...)
+	return fmt.Sprintf("node %d, of group %d, for %v", n.ID(), g, lasts)
 }
 
 // slow draws a delay.

@@ -49,6 +49,7 @@ type chaos struct {
 	// calm ends when the faults are to end; longest bounds each of them.
 	calm    context.Context
 	longest time.Duration
+	reads   sync.WaitGroup // those that faults have begun
 
 	mu   sync.Mutex
 	gone []raftyard.GroupID // deleted for certain
@@ -79,12 +80,15 @@ func TestChaos(t *testing.T) {
 	for _, n := range c.Nodes() {
 		meters.Go(func() { x.meter.watch(t.Context(), n, stop) })
 	}
-	x.rage(span)
-	x.settle(begun, func() {
+	end := sync.OnceFunc(func() {
 		close(stop)
 		clients.Wait()
+		x.reads.Wait()
 		meters.Wait()
 	})
+	t.Cleanup(end)
+	x.rage(span)
+	x.settle(begun, end)
 }
 
 // chaosSpan is for how long there are faults.

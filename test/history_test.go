@@ -28,14 +28,18 @@ import (
 // for long: a slot goes on to its next key after some operations.
 type recorder struct {
 	groups  []raftyard.GroupID
+	prefix  string // of the names of keys
 	tally   *tally
 	begun   time.Time
 	history linear.History
 	clients atomic.Int64
+	// apart counts what some nodes are asked in tallies of their own.
+	apart map[raftyard.NodeID]*tally
 
-	mu    sync.Mutex
-	slots []slot
-	ended map[linear.Kind]map[cluster.Outcome]int
+	mu      sync.Mutex
+	slots   []slot
+	ended   map[linear.Kind]map[cluster.Outcome]int
+	slowest map[raftyard.NodeID]time.Duration
 }
 
 // A slot is a key that is in use.
@@ -53,8 +57,17 @@ const (
 func newRecorder(groups []raftyard.GroupID, slots int) *recorder {
 	return &recorder{
 		groups: groups, tally: newTally(), begun: time.Now(), slots: make([]slot, slots),
-		ended: make(map[linear.Kind]map[cluster.Outcome]int),
+		ended:   make(map[linear.Kind]map[cluster.Outcome]int),
+		slowest: make(map[raftyard.NodeID]time.Duration),
 	}
+}
+
+// tallyOf returns what counts the answers of a node.
+func (r *recorder) tallyOf(n *cluster.Node) *tally {
+	if y := r.apart[n.ID()]; y != nil {
+		return y
+	}
+	return r.tally
 }
 
 // now is the time of the history.
@@ -91,7 +104,7 @@ type reader struct {
 
 // keyOf returns the name of a slot's key, and where it is.
 func (r *recorder) keyOf(s, generation int) (string, raftyard.GroupID) {
-	return fmt.Sprintf("slot%d.%d", s, generation), r.groups[s%len(r.groups)]
+	return fmt.Sprintf("%sslot%d.%d", r.prefix, s, generation), r.groups[s%len(r.groups)]
 }
 
 // historyKey names a key of a group.
@@ -130,39 +143,73 @@ func (c *reader) choose(s int, value string) (linear.Op, raftyard.GroupID) {
 func (c *reader) ask(ctx context.Context, i int) cluster.Outcome {
 	s := c.dice.IntN(len(c.slots))
 	op, g := c.choose(s, fmt.Sprintf("%d.%d", c.id, i))
-	name := op.Key
-	recorded := op
-	recorded.Key = historyKey(g, name)
-	p := c.history.Begin(c.id, recorded, c.now())
-	p.Note("node " + c.node.ID().String())
-	a := send(ctx, c.node, g, op)
-	at := c.now()
-	c.tally.note(g, a)
-
-	result, told := observe(op, a)
-	outcome := a.Outcome
-	switch {
-	case told:
-		p.Done(at, result)
-		outcome = cluster.Applied
-		c.remember(name, op, result)
-	case outcome == cluster.NotApplied:
-		p.Refused()
-	default:
-		p.Unknown()
-		outcome = cluster.Unknown
+	result, outcome := c.send(ctx, g, op)
+	if outcome == cluster.Applied {
+		c.remember(op, result)
 	}
 	c.count(s, op.Kind, outcome)
 	return outcome
 }
 
+// send sends an operation to the node once, and records it.
+func (c *reader) send(
+	ctx context.Context, g raftyard.GroupID, op linear.Op,
+) (linear.Result, cluster.Outcome) {
+	recorded := op
+	recorded.Key = historyKey(g, op.Key)
+	begun := c.now()
+	p := c.history.Begin(c.id, recorded, begun)
+	p.Note("node " + c.node.ID().String())
+	a := send(ctx, c.node, g, op)
+	at := c.now()
+	c.tallyOf(c.node).note(g, a)
+	c.took(c.node, time.Duration(at-begun))
+
+	result, told := observe(op, a)
+	switch {
+	case told:
+		p.Done(at, result)
+		return result, cluster.Applied
+	case a.Outcome == cluster.NotApplied:
+		p.Refused()
+		return result, cluster.NotApplied
+	default:
+		p.Unknown()
+		return result, cluster.Unknown
+	}
+}
+
+// took notes how long a node has taken for an answer.
+func (r *recorder) took(n *cluster.Node, d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.slowest[n.ID()] = max(r.slowest[n.ID()], d)
+}
+
+// readOnce reads the present key of every slot through a node, all at the same time,
+// and returns when all have ended.
+func (r *recorder) readOnce(ctx context.Context, n *cluster.Node) {
+	var reads sync.WaitGroup
+	for s := range r.slots {
+		c := &reader{recorder: r, node: n, id: int(r.clients.Add(1))}
+		r.mu.Lock()
+		key, g := r.keyOf(s, r.slots[s].generation)
+		r.mu.Unlock()
+		reads.Go(func() {
+			_, outcome := c.send(ctx, g, linear.Op{Kind: linear.Get, Key: key})
+			c.count(s, linear.Get, outcome)
+		})
+	}
+	reads.Wait()
+}
+
 // remember keeps a value that the key had, for a swap.
-func (c *reader) remember(name string, op linear.Op, result linear.Result) {
+func (c *reader) remember(op linear.Op, result linear.Result) {
 	switch {
 	case op.Kind == linear.Get:
-		c.last[name] = result.Value
+		c.last[op.Key] = result.Value
 	case op.Kind == linear.Put, op.Kind != linear.Delete && result.OK:
-		c.last[name] = op.Value
+		c.last[op.Key] = op.Value
 	}
 }
 

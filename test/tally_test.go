@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/client"
 	"github.com/raftyard/raftyard/test/cluster"
 )
 
@@ -76,6 +77,20 @@ func (y *tally) applied() int {
 	sum := 0
 	for r, n := range y.counts {
 		if r.outcome == cluster.Applied {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// failed returns how many requests have failed, other than by telling how the key is.
+func (y *tally) failed() int {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	sum := 0
+	for r, n := range y.counts {
+		told := r.why == client.CodeKeyNotFound || r.why == client.CodePrecondition
+		if r.outcome != cluster.Applied && !told {
 			sum += n
 		}
 	}

@@ -113,6 +113,8 @@ type Raft struct {
 	DurableApplied uint64          `json:"durable_applied"`
 	ApplyQueue     int             `json:"apply_queue"`
 	Queued         int             `json:"queued_proposals"`
+	Inflight       int             `json:"inflight_proposals"`
+	WaitingReads   int             `json:"waiting_reads"`
 }
 
 // Raft returns raft's view of a group on this node.
