@@ -141,4 +141,3 @@ func (w *World) startClients(work func(*Client)) (done func() bool) {
 	}
 	return func() bool { return left == 0 }
 }
-

@@ -87,6 +87,7 @@ func (h *host) start() {
 		return
 	}
 	h.starts++
+	h.w.counts.Starts++
 	h.state = starting
 	h.broken = false
 	st := h.w.turns.NewStation(fmt.Sprintf("n%d.%d", h.id, h.starts), h.w.wallClock(), h.rate)

@@ -66,7 +66,6 @@ func (w *World) crash(id raftyard.NodeID, d time.Duration) {
 	h := w.host(id)
 	h.downUntil = max(h.downUntil, w.turns.Time()+d)
 	if h.state != down {
-		w.counts.Crashes++
 		w.log(id, "crashes", "")
 	}
 	h.crash((*simdisk.Disk).Crash, check.LostNothing)

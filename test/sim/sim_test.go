@@ -5,8 +5,11 @@ import (
 	"os"
 	"runtime/debug"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/raftyard/raftyard/test/sim/internal/simnet"
 )
 
 var (
@@ -51,8 +54,18 @@ func TestSeed(t *testing.T) {
 func TestSeeds(t *testing.T) {
 	first := make(map[string]*Result)
 	also := make(map[string][]uint64)
+	var sum Counts
+	var net simnet.Counts
+	var turns uint64
+	var virtual time.Duration
 	for i := range *seedsFlag {
 		r, err := Run(Config{Seed: *fromFlag + uint64(i)})
+		if err == nil {
+			sum.add(r.Counts)
+			net.Add(r.Network)
+			turns += r.Turns
+			virtual += r.Time
+		}
 		switch {
 		case err != nil:
 			t.Fatal(err)
@@ -63,6 +76,8 @@ func TestSeeds(t *testing.T) {
 			also[r.Failure.Rule] = append(also[r.Failure.Rule], r.Seed)
 		}
 	}
+	t.Logf("%d seeds, %v of virtual time, %d turns\n%+v\n%+v",
+		*seedsFlag, virtual.Round(time.Second), turns, sum, net)
 	for rule, r := range first {
 		t.Errorf("%s\nthe same rule is broken by seeds %v", r.Report(), also[rule])
 	}

@@ -38,6 +38,7 @@ type World struct {
 	request uint64
 	working bool // clients may begin something
 	counts  Counts
+	reached map[raftyard.GroupID]reached
 
 	active  []*Fault // that have begun and not ended
 	failure *Failure
@@ -47,9 +48,44 @@ type World struct {
 
 // Counts are what has happened in a run.
 type Counts struct {
-	Acked, Refused, Unknown    int // by outcome of what clients asked
-	Faults, Crashes, Snapshots int
-	Leaders                    int // changes of a leader that were seen
+	Acked, Refused, Unknown int // by outcome of what clients asked
+	Faults                  int
+	Starts                  int // of nodes
+	Leaders                 int // terms that had a leader
+	Members                 int // membership changes that were applied
+}
+
+// add adds other counts.
+func (c *Counts) add(o Counts) {
+	c.Acked, c.Refused, c.Unknown = c.Acked+o.Acked, c.Refused+o.Refused, c.Unknown+o.Unknown
+	c.Faults, c.Starts = c.Faults+o.Faults, c.Starts+o.Starts
+	c.Leaders, c.Members = c.Leaders+o.Leaders, c.Members+o.Members
+}
+
+// reached is how far a group has come.
+type reached struct {
+	incarnation raftyard.Incarnation
+	term, epoch uint64
+}
+
+// count counts what can be seen of a node.
+func (w *World) count(h *host) {
+	for i := range h.seen.Replicas {
+		r := &h.seen.Replicas[i]
+		at := w.reached[r.Group]
+		if at.incarnation != r.Incarnation {
+			at = reached{incarnation: r.Incarnation, epoch: 1}
+		}
+		if r.Role == group.Leader && r.Term > at.term {
+			at.term = r.Term
+			w.counts.Leaders++
+		}
+		if epoch := r.State.Descriptor.Epoch; epoch > at.epoch {
+			w.counts.Members += int(epoch - at.epoch)
+			at.epoch = epoch
+		}
+		w.reached[r.Group] = at
+	}
 }
 
 // A Failure is what a run has found.
@@ -80,6 +116,7 @@ func newWorld(cfg Config) (*World, error) {
 		cfg: cfg, setup: newSetup(&cfg, newDice(cfg.Seed, streamSetup)),
 		trace: trace.New(cfg.Lines, cfg.Live),
 		luck:  newDice(cfg.Seed, streamDisks), kinds: cfg.Kinds, restore: restore,
+		reached: make(map[raftyard.GroupID]reached),
 	}
 	w.turns = turns.New(turns.Config{
 		Dice: newDice(cfg.Seed, streamTurns), Policy: w.setup.policy, AfterTurn: w.afterTurn,
@@ -135,6 +172,7 @@ func (w *World) afterTurn(st *turns.Station, id uint64, name string) {
 		return
 	}
 	h.look()
+	w.count(h)
 	w.check.Stepped(h.id, &h.seen)
 	w.judge()
 }

@@ -77,6 +77,15 @@ type Counts struct {
 	Breaks                                 uint64
 }
 
+// Add adds other counts.
+func (c *Counts) Add(o Counts) {
+	c.Envelopes, c.Lost = c.Envelopes+o.Envelopes, c.Lost+o.Lost
+	c.Duplicated, c.Reordered = c.Duplicated+o.Duplicated, c.Reordered+o.Reordered
+	c.Requests, c.RequestsLost = c.Requests+o.Requests, c.RequestsLost+o.RequestsLost
+	c.Snapshots, c.SnapshotsBroken = c.Snapshots+o.Snapshots, c.SnapshotsBroken+o.SnapshotsBroken
+	c.Breaks += o.Breaks
+}
+
 // New returns a network without nodes and faults.
 func New(cfg Config) *Network {
 	if cfg.Latency == 0 {
