@@ -226,7 +226,7 @@ func (c *Checker) Acked(w Write) {
 	}
 	at := q.after(w.Index - 1)
 	if at == len(q.items) || q.items[at].index != w.Index {
-		c.fail(AckedSurvives, "group %d: a write was acknowledged at index %d, which nobody applied",
+		c.fail(AckedSurvives, "group %d: a write at index %d was acknowledged, and is not applied",
 			w.Group, w.Index)
 		return
 	}

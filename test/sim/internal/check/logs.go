@@ -103,7 +103,7 @@ func (w *window) forget(index uint64) {
 func (c *Checker) checkCommitted(s *replicaState, now sight) {
 	g := s.group
 	from := max(s.verified+1, now.durableFirst-min(now.durableFirst, 1))
-	to := min(now.commit, now.durableLast)
+	to := s.settled(now)
 	for index := max(from, 1); index <= to; index++ {
 		own, state := termAt(s.log, index)
 		if state != present {
@@ -118,6 +118,13 @@ func (c *Checker) checkCommitted(s *replicaState, now sight) {
 		s.verified = to
 		c.forget(g)
 	}
+}
+
+// settled returns the index up to which the durable log holds what is committed.
+// The commit index of the replica itself may be beyond: it may speak of entries whose
+// write is under way, and which replace those that are still there.
+func (s *replicaState) settled(now sight) uint64 {
+	return min(max(now.applied, hardStateOf(s.log).commit), now.durableLast)
 }
 
 // forget forgets what all replicas have passed, but for the newest indexes.

@@ -82,7 +82,7 @@ func (c *Checker) notePromises(s *replicaState, now sight) {
 	c.noteVote(s, hs.term, hs.vote)
 	p.term = max(p.term, hs.term)
 	p.commit = max(p.commit, hs.commit)
-	p.safe = max(p.safe, min(now.commit, now.durableLast))
+	p.safe = max(p.safe, s.settled(now))
 	if p.ack.index == 0 || p.ack.replaced {
 		return
 	}
