@@ -194,8 +194,10 @@ func (q *proposals) decide(e *raftpb.Entry, outcomes *[]Outcome) (tokens []any) 
 		switch {
 		case b.index != e.GetIndex():
 			return false
-		case b.term == e.GetTerm() || mutant.On(mutant.AnswerOther):
+		case b.term == e.GetTerm():
 			tokens = b.tokens
+		case mutant.On(mutant.AnswerOther):
+			outcomeAll(outcomes, b.tokens, nil)
 		default:
 			outcomeAll(outcomes, b.tokens, ErrDropped)
 		}

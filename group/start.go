@@ -206,6 +206,15 @@ func (l *logView) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 	return l.start.proto(), cs, nil
 }
 
+// Term implements raft.Storage.
+func (l *logView) Term(index uint64) (uint64, error) {
+	term, err := l.Storage.Term(index)
+	if mutant.On(mutant.TruncatePast) && errors.Is(err, raft.ErrCompacted) {
+		return l.start.term, nil
+	}
+	return term, err
+}
+
 // Entries implements raft.Storage.
 func (l *logView) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	if mutant.On(mutant.TruncatePast) {

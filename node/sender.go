@@ -123,7 +123,7 @@ func (s *snapshotSender) stream(ctx context.Context, j *sendJob) error {
 		return err
 	}
 	if mutant.On(mutant.SnapshotMembers) {
-		at.state = r.view.Load().State
+		at.state = oldState(r)
 	}
 	if mutant.On(mutant.SnapshotTerm) {
 		at.term = r.view.Load().Term
@@ -174,6 +174,19 @@ func (n *Node) viewOf(ctx context.Context, r *replica) (group.Snapshot, position
 		n.closeSnapshot(r, t.s)
 	}
 	return nil, position{}, err
+}
+
+// oldState is the state that belongs to the snapshot before: a planted bug.
+func oldState(r *replica) group.State {
+	snap, err := r.log.Snapshot()
+	if err != nil {
+		return r.view.Load().State
+	}
+	m, err := group.DecodeManifest(snap.GetData())
+	if err != nil {
+		return r.view.Load().State
+	}
+	return m.State
 }
 
 func (n *Node) closeSnapshot(r *replica, s group.Snapshot) {

@@ -40,7 +40,8 @@ const (
 	// SnapshotTerm: a snapshot carries the term of the hard state, not that of the
 	// entry at its index.
 	SnapshotTerm
-	// SnapshotMembers: a snapshot carries the newest members, not those at its index.
+	// SnapshotMembers: a snapshot carries the members of the snapshot before it, not
+	// those at its index.
 	SnapshotMembers
 	// TruncateEarly: the log is cut up to the applied index though the state
 	// machine is durable only below it.
@@ -58,8 +59,8 @@ const (
 	ReadUnapplied
 	// ResendUnknown: a command whose outcome is unknown is proposed again.
 	ResendUnknown
-	// AnswerOther: a proposer is answered when any entry at its index is applied,
-	// though another leader's has replaced its own.
+	// AnswerOther: a proposer is told that its command is applied when any entry at
+	// its index is, though another leader's has replaced its own.
 	AnswerOther
 	// InstallNoIntent: a snapshot is restored before the intent to do so is durable,
 	// and the log is not reset with it.
