@@ -76,7 +76,7 @@ func newSetup(c *Config, d *rand.Rand) setup {
 		nodes:   3 + 2*d.IntN(2) - d.IntN(2)*d.IntN(2),
 		groups:  1 + d.IntN(3),
 		clients: 2 + d.IntN(5),
-		ops:     15 + d.IntN(40),
+		ops:     20 + d.IntN(60),
 		chaos:   time.Duration(3+d.IntN(6)) * time.Second,
 
 		tick:     time.Duration(20+d.IntN(80)) * time.Millisecond,
@@ -88,8 +88,8 @@ func newSetup(c *Config, d *rand.Rand) setup {
 		syncTime: time.Duration(d.IntN(3)*d.IntN(2000)) * time.Microsecond,
 		drift:    float64(d.IntN(3)) * 0.1,
 
-		snapshotEntries: 5 + d.Uint64N(46),
-		trailing:        1 + d.Uint64N(20),
+		snapshotEntries: 3 + d.Uint64N(1+d.Uint64N(50)),
+		trailing:        1 + d.Uint64N(1+d.Uint64N(20)),
 	}
 	s.heartbeat = 1
 	if s.election > 4 {

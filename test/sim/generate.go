@@ -12,6 +12,9 @@ import (
 // generate makes the faults of a seed.
 func generate(s *setup, d *rand.Rand) Schedule {
 	m := &maker{s: s, d: d}
+	if d.IntN(8) == 0 {
+		m.add(Wipe)
+	}
 	kinds := m.favourites()
 	for range 2 + d.IntN(12) {
 		m.add(kinds[d.IntN(len(kinds))])
@@ -71,6 +74,9 @@ func (m *maker) add(kind FaultKind) {
 		f.For = m.between(time.Millisecond, 2*time.Second)
 	case Pause, Stall:
 		f.For = m.between(10*time.Millisecond, 3*time.Second)
+	case Wipe: // in the second half: before, its disk may not be known
+		f.At = m.s.chaos/2 + f.At/2
+		f.For = m.between(time.Millisecond, 500*time.Millisecond)
 	case SlowDisk:
 		f.For, f.N = m.between(100*time.Millisecond, 3*time.Second), 1+m.d.Uint64N(100)
 	case Cut:

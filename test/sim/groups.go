@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/node"
 	"github.com/raftyard/raftyard/test/sim/internal/check"
 )
@@ -26,6 +27,24 @@ type groupInfo struct {
 
 	wish node.Members      // what its members were last asked to be
 	last map[string]string // a value that each key has had
+}
+
+// wished reports whether the voters are those that the group was asked to have.
+func (g *groupInfo) wished(voters []group.Member) bool {
+	nodes := make([]raftyard.NodeID, 0, len(voters))
+	for _, m := range voters {
+		nodes = append(nodes, m.Node)
+	}
+	slices.Sort(nodes)
+	return slices.Equal(nodes, g.wish.Voters)
+}
+
+// without takes a node whose disk is lost out of the members that a group shall have.
+func (w *World) without(m node.Members) node.Members {
+	lost := func(id raftyard.NodeID) bool { return w.host(id).lost }
+	m.Voters = slices.DeleteFunc(slices.Clone(m.Voters), lost)
+	m.Learners = slices.DeleteFunc(slices.Clone(m.Learners), lost)
+	return m
 }
 
 // ownGroup is the group that comes and goes.
@@ -158,7 +177,7 @@ func (w *World) settle() (done func() bool) {
 		w.clients.Go(fmt.Sprintf("settle group %d", g.id), func() {
 			defer func() { left-- }()
 			w.await(func() bool { return g.created && !g.dying && !g.busy })
-			for w.setMembers(g, g.wish) != nil {
+			for w.setMembers(g, w.without(g.wish)) != nil {
 				w.clients.Sleep(context.Background(), 100*time.Millisecond)
 			}
 			w.wanted(g)

@@ -76,10 +76,26 @@ func (h *host) beforeSync(string) error {
 	h.st.Sleep(context.Background(), d)
 	if h.failSync {
 		h.failSync, h.broken = false, true
+		h.log("fails to sync", "")
+		h.restartLater()
 		return errSync
 	}
 	return nil
 }
+
+// restartLater is what an operator does about a disk that has failed: state machines
+// that it has broken stay stopped until the next start.
+func (h *host) restartLater() {
+	st := h.st
+	h.w.turns.After(time.Duration(h.w.luck.Int64N(int64(500*time.Millisecond))), func() {
+		if h.st == st && h.state != down {
+			h.log("is restarted", "")
+			h.crash((*simdisk.Disk).Kill, check.LostNothing)
+		}
+	})
+}
+
+func (h *host) log(what, text string) { h.w.log(h.id, what, text) }
 
 // start starts the node, if it is down.
 func (h *host) start() {
@@ -93,7 +109,7 @@ func (h *host) start() {
 	st := h.w.turns.NewStation(fmt.Sprintf("n%d.%d", h.id, h.starts), h.w.wallClock(), h.rate)
 	st.Tag = uint64(h.id)
 	h.st = st
-	h.w.log(h.id, "starts", "")
+	h.log("starts", "")
 	dice := nodeDice{newDice(h.w.cfg.Seed, streamDisks+2*uint64(h.id)+1+h.starts<<32)}
 	in := &world.World{
 		Turns: st, Dice: dice,
@@ -134,6 +150,9 @@ func (h *host) config() node.Config {
 
 // opened hears that all replicas are open, before anything is sent.
 func (h *host) opened(examine func() world.Examined) {
+	if h.lost {
+		return // to the others it must be as if it were not there
+	}
 	h.examine = examine
 	h.look()
 	h.w.check.Opened(h.id, &h.seen)
@@ -142,20 +161,20 @@ func (h *host) opened(examine func() world.Examined) {
 // started hears how the start has ended.
 func (h *host) started(n *node.Node, err error) {
 	if err != nil {
-		h.w.log(h.id, "does not start:", err.Error())
+		h.log("does not start:", err.Error())
 		if !h.broken && !h.lost {
 			h.w.fail("always starts", fmt.Errorf("node %d: %w", h.id, err))
 		}
 		h.w.turns.After(0, func() { h.crash((*simdisk.Disk).Kill, check.LostNothing) })
 		return
 	}
-	h.w.log(h.id, "is up", "")
+	h.log("is up", "")
 	h.node, h.state = n, running
 	h.w.clients.Touch()
 	st := h.st
 	st.Go("watch", func() {
 		st.Until(func() bool { return isClosed(n.Failed()) })
-		h.w.log(h.id, "has failed:", n.Err().Error())
+		h.log("has failed:", n.Err().Error())
 		if !h.broken {
 			h.w.fail("node failed", fmt.Errorf("node %d: %w", h.id, n.Err()))
 		}
@@ -210,7 +229,7 @@ func (h *host) stop() {
 		return
 	}
 	h.state = stopping
-	h.w.log(h.id, "closes", "")
+	h.log("closes", "")
 	st, n := h.st, h.node
 	st.Go("close", func() {
 		ctx, cancel := st.WithTimeout(context.Background(), 2*time.Second)
@@ -234,7 +253,7 @@ func (h *host) closed(err error) {
 			h.w.leaks = append(h.w.leaks, fmt.Sprintf("node %d: process %s", h.id, name))
 		}
 	}
-	h.w.log(h.id, "is closed", "")
+	h.log("is closed", "")
 	h.crash((*simdisk.Disk).Kill, check.LostNothing)
 }
 
@@ -244,4 +263,11 @@ func (h *host) look() {
 		return
 	}
 	h.seen = h.examine()
+	for i := range h.seen.Replicas {
+		if r := &h.seen.Replicas[i]; h.broken && r.Fault != nil {
+			h.w.check.Excuse(check.Identity{
+				Group: r.Group, Incarnation: r.Incarnation, Replica: r.ID, Node: h.id,
+			})
+		}
+	}
 }

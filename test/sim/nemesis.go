@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/simdisk"
 	"github.com/raftyard/raftyard/node"
 	"github.com/raftyard/raftyard/test/sim/internal/check"
@@ -95,21 +96,47 @@ func crashAll(w *World, f *Fault) {
 	}
 }
 
-// wipe takes a node's disk, if that leaves every group a majority of its own.
+// wipe takes a node's disk, as soon as every group can do without it.
 func wipe(w *World, f *Fault) {
-	h := w.host(f.Node)
-	for _, o := range w.hosts {
-		if o.lost || o.state != running {
-			return
+	w.every(50*time.Millisecond, func() bool {
+		if !w.working || !w.dispensable(f.Node) {
+			return !w.working
 		}
-		if ok, _ := o.node.Ready(); !ok {
-			return
+		h := w.host(f.Node)
+		h.lost = true
+		h.downUntil = w.turns.Time() + f.For
+		h.log("loses its disk", "")
+		h.crash((*simdisk.Disk).Wipe, check.LostAll)
+		return true
+	})
+}
+
+// dispensable reports whether the disk of a node can be lost: it must be the only
+// one, be known to all, and be one of three voters at the least wherever it is one.
+// While members are changed nobody can tell.
+func (w *World) dispensable(id raftyard.NodeID) bool {
+	if len(w.hosts) < 3 {
+		return false
+	}
+	for _, h := range w.hosts {
+		if h.lost || h.state != running {
+			return false
+		}
+		if ok, _ := h.node.Ready(); !ok {
+			return false
+		}
+		for i := range h.seen.Replicas {
+			d := &h.seen.Replicas[i].State.Descriptor
+			g := w.group(h.seen.Replicas[i].Group)
+			voters := d.Voters()
+			in := slices.ContainsFunc(voters, func(m group.Member) bool { return m.Node == id })
+			if d.IsJoint() || (in && len(voters) < 3) ||
+				(d.Group != raftyard.SystemGroup && (g == nil || g.busy || !g.wished(voters))) {
+				return false
+			}
 		}
 	}
-	h.lost = true
-	h.downUntil = w.turns.Time() + f.For
-	w.log(h.id, "loses its disk", "")
-	h.crash((*simdisk.Disk).Wipe, check.LostAll)
+	return true
 }
 
 func stall(w *World, f *Fault) {
