@@ -82,9 +82,9 @@ func (c *Checker) checkSnapshot(s *replicaState, snap *raftpb.Snapshot, how stri
 		return
 	}
 	c.noteChange(s, m.State, how+" with")
-	if err := m.State.Descriptor.ConfState().Equivalent(meta.GetConfState()); err != nil {
-		c.fail(Membership, "%v %s of index %d with another configuration than %s: %v",
-			s, how, index, describe(m.State.Descriptor), err)
+	if m.State.Descriptor.ConfState().Equivalent(meta.GetConfState()) != nil {
+		c.fail(Membership, "%v %s of index %d with another configuration than %s",
+			s, how, index, describe(m.State.Descriptor))
 	}
 	if newest, ok := s.group.changeAt(index); ok && newest.index > m.State.Index {
 		c.fail(Membership, "%v %s of index %d with the members of index %d instead of %d",

@@ -99,6 +99,7 @@ type sight struct {
 	handed  uint64
 	applied uint64
 	members uint64 // index of the state
+	epoch   uint64
 
 	durableFirst, durableLast uint64
 }
@@ -107,7 +108,7 @@ func sightOf(r *Replica, log Log) sight {
 	s := sight{
 		serving: r.Serving, role: r.Role, term: r.Term, vote: r.Vote, leader: r.Leader,
 		commit: r.Commit, first: r.First, last: r.Last, handed: r.HandedTo,
-		applied: r.Applied, members: r.State.Index,
+		applied: r.Applied, members: r.State.Index, epoch: r.State.Descriptor.Epoch,
 	}
 	if log != nil {
 		s.durableFirst, s.durableLast = log.Bounds()
