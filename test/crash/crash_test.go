@@ -16,7 +16,7 @@ import (
 func TestCrash(t *testing.T) {
 	l := newLoop(t, 3, 4)
 	defer l.report()
-	l.run(rounds(t, 24, 60, 400),
+	l.run(rounds(t, 20, 60, 400),
 		sayStart, sayOK, sayTry, phaseFound, phaseOpen, phaseRead, phaseRead2, phaseDurable,
 		phaseRestore, phaseRestore2, phaseDestroy, phaseDestroy2)
 }
@@ -30,7 +30,7 @@ func TestAppliedOnce(t *testing.T) {
 		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
 			l := newLoop(t, nodes, 2)
 			defer l.report()
-			l.run(rounds(t, 5, 15, 200), sayOK, phaseDurable)
+			l.run(rounds(t, 4, 15, 200), sayOK, phaseDurable)
 		})
 	}
 }
@@ -42,7 +42,7 @@ func TestAlwaysStarts(t *testing.T) {
 		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
 			l := newLoop(t, nodes, 6)
 			defer l.report()
-			l.run(rounds(t, 5, 15, 500), sayOK, sayTry, phaseFound, phaseOpen)
+			l.run(rounds(t, 4, 15, 500), sayOK, sayTry, phaseFound, phaseOpen)
 		})
 	}
 }
@@ -52,7 +52,7 @@ func TestAlwaysStarts(t *testing.T) {
 func TestKilledInInstall(t *testing.T) {
 	l := newLoop(t, 3, 3)
 	defer l.report()
-	l.run(rounds(t, 8, 20, 200),
+	l.run(rounds(t, 6, 20, 200),
 		phaseRestore, phaseRestore2, phaseRead, phaseRead2, phaseDurable)
 }
 
