@@ -232,17 +232,23 @@ func (w *worker) read(c *call) {
 			return
 		}
 		c.begun = true
-		if mutant.On(mutant.StaleRead) && c.r.leader.Role == group.Leader {
-			c.r.reads = append(c.r.reads, waitingRead{index: c.r.raft.Position().Commit, call: c})
-			w.serveReads(c.r)
-			return
-		}
-		if err := c.r.raft.Read(c); err != nil {
+		if err := askToRead(c); err != nil {
 			c.finish(group.Result{}, outcomeError(c.r, err))
 			return
 		}
 		w.touch(c.r)
 	})
+}
+
+// askToRead asks raft for the index from which a read can be served.
+func askToRead(c *call) error {
+	r := c.r
+	if mutant.On(mutant.StaleRead) && r.leader.Role == group.Leader {
+		r.reads = append(r.reads, waitingRead{index: r.raft.Position().Commit, call: c})
+		r.worker.serveReads(r)
+		return nil
+	}
+	return r.raft.Read(c)
 }
 
 // cancel ends a call whose caller waits no longer. What is still queued
