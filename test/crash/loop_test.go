@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/raftyard/raftyard"
 )
 
 const (
@@ -33,8 +35,13 @@ type loop struct {
 	orders orders
 	ledger *ledger
 
-	// listens hears where a node listens: id and address.
+	// patience is how long a child works if the moment aimed at does not come.
+	patience time.Duration
+	// listens, ready and acked hear where a node listens (id and address), that a
+	// child is ready, and that a group has acknowledged something. They may be nil.
 	listens func(text string)
+	ready   func()
+	acked   func(v *life, g raftyard.GroupID)
 
 	lives  int
 	phases map[string]int // how often each phase came, over all lives
@@ -49,8 +56,9 @@ func newLoop(t *testing.T, nodes, groups int) *loop {
 	t.Logf("seed %d", seed)
 	return &loop{
 		t: t, dice: rand.New(rand.NewPCG(seed, 0)), ledger: newLedger(),
-		orders: orders{Dir: t.TempDir(), Seed: seed, Nodes: nodes, Groups: groups},
-		phases: make(map[string]int), hits: make(map[string]int), aimed: make(map[string]int),
+		patience: workLimit,
+		orders:   orders{Dir: t.TempDir(), Seed: seed, Nodes: nodes, Groups: groups},
+		phases:   make(map[string]int), hits: make(map[string]int), aimed: make(map[string]int),
 	}
 }
 
@@ -147,7 +155,7 @@ func (l *loop) live(a aim) bool {
 	}
 	v.late = time.AfterFunc(startLimit, func() { _ = v.cmd.Process.Signal(syscall.SIGQUIT) })
 	if a.Phase == "" && !l.orders.Check {
-		v.kill = time.AfterFunc(a.Delay, func() { _ = v.cmd.Process.Kill() })
+		v.killAfter(a.Delay)
 	}
 	lines := bufio.NewReader(out)
 	for {
@@ -175,7 +183,10 @@ func (v *life) hear(text string) {
 		v.loop.starts = append(v.loop.starts, time.Since(v.begun))
 		if !v.loop.orders.Check && v.kill == nil {
 			// The phase may not come; then this is the end.
-			v.kill = time.AfterFunc(workLimit+v.aim.Delay, func() { _ = v.cmd.Process.Kill() })
+			if v.loop.ready != nil {
+				v.loop.ready()
+			}
+			v.killAfter(v.loop.patience + v.aim.Delay)
 		}
 	case sayPhase:
 		v.loop.phases[name]++
@@ -190,6 +201,9 @@ func (v *life) hear(text string) {
 	case sayListen:
 		v.loop.listens(rest)
 	default:
+		if g := v.loop.ledger.attempts[rest].group; word == sayOK && v.loop.acked != nil {
+			v.loop.acked(v, g)
+		}
 		if !v.loop.ledger.hear(text) {
 			v.loop.ledger.complain("the child says %q", text)
 		}
@@ -214,10 +228,16 @@ func (v *life) fire() {
 	}
 	v.hit = true
 	v.loop.hits[v.aim.Phase]++
+	v.killAfter(v.aim.Delay)
+}
+
+// killAfter kills the child after a while, and not when it was to be killed before.
+func (v *life) killAfter(d time.Duration) {
 	if v.kill != nil {
 		v.kill.Stop()
 	}
-	v.kill = time.AfterFunc(v.aim.Delay, func() { _ = v.cmd.Process.Kill() })
+	// That it has ended by itself shows when it is waited for.
+	v.kill = time.AfterFunc(d, func() { _ = v.cmd.Process.Kill() })
 }
 
 // ended looks at how the child has ended.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,9 @@ import (
 	"github.com/raftyard/raftyard/test/cluster"
 	"github.com/raftyard/raftyard/test/crash/internal/strace"
 )
+
+// syncGroup is the group that is written to.
+const syncGroup raftyard.GroupID = 7
 
 // binaryEnv names the program that package cluster starts.
 const binaryEnv = "RAFTYARD_TEST_BINARY"
@@ -44,7 +48,6 @@ func traced(t *testing.T) string {
 	script := "#!/bin/sh\nexec '" + program + "' -D -o '" + dir + "'/$$ '" +
 		strings.Join(strace.Options(), "' '") + "' -- '" + os.Getenv(binaryEnv) + "' \"$@\"\n"
 	path := filepath.Join(dir, "traced")
-	//nolint:gosec // it is to be executed
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +89,7 @@ func logOf(n *cluster.Node) func(path string) bool {
 // marksOf sends writes with values that are unique, by as many clients as there
 // are nodes given, and returns the marks that each node was sent: the values.
 func marksOf(
-	t *testing.T, g raftyard.GroupID, nodes []*cluster.Node, name string, each int,
+	t *testing.T, nodes []*cluster.Node, name string, each int,
 ) map[*cluster.Node][]string {
 	t.Helper()
 	marks := make(map[*cluster.Node][]string)
@@ -96,9 +99,10 @@ func marksOf(
 		wg.Go(func() {
 			for k := range each {
 				mark := fmt.Sprintf("<%s:%d:%d>", name, i, k)
+				key := fmt.Sprintf("%s-%d-%d", name, i, k)
 				a := n.Do(t.Context(), cluster.Request{
-					Method: "PUT", Path: cluster.KeyPath(g, fmt.Sprintf("%s-%d-%d", name, i, k)),
-					Body: []byte(mark), Timeout: 10 * time.Second,
+					Method: "PUT", Path: cluster.KeyPath(syncGroup, key), Body: []byte(mark),
+					Timeout: 10 * time.Second,
 				})
 				if err := a.Error(); err != nil {
 					t.Errorf("node %d: %s: %v", n.ID(), mark, err)
@@ -124,14 +128,14 @@ func TestAnswerAfterSyncOne(t *testing.T) {
 	c := cluster.New(t, cluster.Config{Nodes: 1})
 	c.Start()
 	n := c.Node(1)
-	mustCreate(t, n, 7, 1)
-	alone := marksOf(t, 7, []*cluster.Node{n}, "alone", 30)
-	crowd := marksOf(t, 7, []*cluster.Node{n, n, n, n, n, n, n, n}, "crowd", 10)
+	mustCreate(t, n, syncGroup, 1)
+	alone := marksOf(t, []*cluster.Node{n}, "alone", 30)
+	crowd := marksOf(t, []*cluster.Node{n, n, n, n, n, n, n, n}, "crowd", 10)
 	pid := stop(t, n)
 
 	tr := traceOf(t, dir, pid)
 	syncs := tr.Syncs(logOf(n))
-	marks := append(alone[n], crowd[n]...)
+	marks := slices.Concat(alone[n], crowd[n])
 	answers, err := tr.Answers(n.HTTPAddr(), marks)
 	if err != nil {
 		t.Fatal(err)
@@ -153,13 +157,13 @@ func TestAnswerAfterSyncThree(t *testing.T) {
 	dir := traced(t)
 	c := cluster.New(t, cluster.Config{Nodes: 3})
 	c.Start()
-	mustCreate(t, c.Node(1), 7, 1, 2, 3)
+	mustCreate(t, c.Node(1), syncGroup, 1, 2, 3)
 	var marks []map[*cluster.Node][]string
 	for i, n := range c.Nodes() {
-		marks = append(marks, marksOf(t, 7, []*cluster.Node{n}, "alone"+strconv.Itoa(i), 15))
+		marks = append(marks, marksOf(t, []*cluster.Node{n}, "alone"+strconv.Itoa(i), 15))
 	}
-	crowd := append(c.Nodes(), append(c.Nodes(), c.Nodes()...)...)
-	marks = append(marks, marksOf(t, 7, crowd, "crowd", 8))
+	crowd := slices.Repeat(c.Nodes(), 3)
+	marks = append(marks, marksOf(t, crowd, "crowd", 8))
 	pids := make(map[*cluster.Node]int)
 	for _, n := range c.Nodes() {
 		pids[n] = stop(t, n)

@@ -149,10 +149,12 @@ func refusal() []byte           { return []byte{TypeVoteResp, 0xc1, 0x1, 6} }
 func traffic(call string, conn int, data []byte) string {
 	data = append([]byte(greeting), data...)
 	var text strings.Builder
+	text.WriteByte('"')
 	for _, b := range data {
 		fmt.Fprintf(&text, `\%03o`, b)
 	}
-	return fmt.Sprintf("2 %s(9<TCP:[127.0.0.1:1->127.0.0.1:%d]>, \"%s\", 65536) = %d <0.000010>",
+	text.WriteByte('"')
+	return fmt.Sprintf("2 %s(9<TCP:[127.0.0.1:1->127.0.0.1:%d]>, %s, 65536) = %d <0.000010>",
 		call, conn, text.String(), len(data))
 }
 
