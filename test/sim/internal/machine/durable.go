@@ -103,30 +103,29 @@ func (m *durable) open() error {
 	return m.replay()
 }
 
-// replay applies the journal. What a crash has left of its end may not be durable,
-// and may end within a record.
+// replay applies the journal. What a crash has left of it may end within a record,
+// and may not be durable, even if it can be read; after a failed sync it would not be
+// after another one either. So the state is written anew.
 func (m *durable) replay() error {
 	b, err := m.files.ReadFile(m.journalName(m.number))
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	for len(b) > m.sizeInt() {
-		n := m.replayRecord(b[m.size:])
-		if n == 0 {
-			return m.rebase(m.state) // without the torn end
+	if len(b) > 0 {
+		for n := m.replayRecord(b); n > 0; n = m.replayRecord(b) {
+			b = b[n:]
 		}
-		m.size += int64(n)
+		return m.rebase(m.state)
 	}
 	if m.journal, err = m.files.OpenWrite(m.journalName(m.number)); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	if err = m.syncJournal(); err != nil {
-		return err
+	if err = m.files.SyncDir(m.dir); err != nil { // the base's name may not be durable
+		return m.fail("sync directory", err)
 	}
+	m.synced = m.state.index
 	return m.sweep()
 }
-
-func (m *durable) sizeInt() int { return int(m.size) }
 
 // replayRecord applies the first record of b and returns its size, or zero if it
 // is not whole.

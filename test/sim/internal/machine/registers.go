@@ -172,8 +172,14 @@ func decodeRegisters(b []byte) (*registers, error) {
 	s := newRegisters()
 	s.index = r.Uvarint()
 	writes := r.Uvarint()
-	for range r.Count(smallest) {
+	before := ""
+	for i := range r.Count(smallest) {
 		key := r.String()
+		if i > 0 && key <= before {
+			r.Fail("key %q comes after %q", key, before)
+			break
+		}
+		before = key
 		s.put(key, register{value: r.String(), version: r.Uvarint()})
 	}
 	s.writes = writes
