@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -23,29 +24,35 @@ const (
 // MkdirAll implements [FS].
 func (o OS) MkdirAll(dir string) error {
 	dir = filepath.Clean(dir)
-	// The first of those above that is there is where the new names begin.
+	var missing []string // the lowest first
 	have := dir
 	for {
 		there, err := o.Exists(have)
 		if err != nil {
 			return err
 		}
-		parent := filepath.Dir(have)
-		if there || parent == have {
+		if there {
 			break
 		}
-		have = parent
+		missing = append(missing, have)
+		have = filepath.Dir(have)
 	}
-	if err := os.MkdirAll(dir, dirMode); err != nil {
+	// Each name is made durable before anything comes below it. So of those that
+	// are there only the lowest may be one that an interrupted call has left. A
+	// directory that we may not even read is not one in which we made something.
+	if err := o.SyncDir(filepath.Dir(have)); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	for made := dir; made != have; {
-		made = filepath.Dir(made)
-		if err := o.SyncDir(made); err != nil {
+	for _, name := range slices.Backward(missing) {
+		if err := os.Mkdir(name, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := o.SyncDir(filepath.Dir(name)); err != nil {
 			return err
 		}
 	}
-	return nil
+	// What was there may be something else.
+	return os.MkdirAll(dir, dirMode)
 }
 
 // Create implements [FS].
