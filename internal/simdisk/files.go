@@ -200,14 +200,20 @@ func (f files) Rename(from, to string) error {
 	if err != nil {
 		return err
 	}
-	if old, ok := into.seen[newName]; ok && (old.file == nil || n.file == nil) {
-		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
-	}
+	old := into.seen[newName]
+	within := strings.HasPrefix(filepath.Clean(to)+"/", filepath.Clean(from)+"/")
 	switch {
+	case old != nil && old.file == nil:
+		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
+	case old == n:
+	case old != nil && n.file == nil:
+		return &fs.PathError{Op: "rename", Path: to, Err: syscall.ENOTDIR}
+	case within:
+		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrInvalid}
 	case in != into:
 		into.change(rename{to: newName, node: n})
-		in.change(rename{from: name})
-	case name != newName:
+		in.change(rename{from: name, node: n})
+	default:
 		in.change(rename{from: name, to: newName, node: n})
 	}
 	return nil
@@ -228,7 +234,7 @@ func (f files) Remove(path string) error {
 	if n.base != nil || n.dir != nil && len(n.dir.seen) > 0 {
 		return &fs.PathError{Op: "remove", Path: path, Err: syscall.ENOTEMPTY}
 	}
-	in.change(rename{from: name})
+	in.change(rename{from: name, node: n})
 	return nil
 }
 
@@ -245,7 +251,7 @@ func (f files) RemoveAll(path string) error {
 	}
 	if n, ok := in.seen[name]; ok {
 		n.removeAll()
-		in.change(rename{from: name})
+		in.change(rename{from: name, node: n})
 	}
 	return nil
 }
@@ -256,8 +262,9 @@ func (n *node) removeAll() {
 		return
 	}
 	for _, name := range n.dir.sorted() {
-		n.dir.seen[name].removeAll()
-		n.dir.change(rename{from: name})
+		child := n.dir.seen[name]
+		child.removeAll()
+		n.dir.change(rename{from: name, node: child})
 	}
 }
 

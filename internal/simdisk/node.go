@@ -22,7 +22,8 @@ type dir struct {
 	first   uint64   // number of changes[0]
 }
 
-// rename takes a name away, or gives one, or both at once. An empty name is none.
+// rename takes a name away from a node, or gives one, or both at once. An empty name
+// is none.
 type rename struct {
 	from, to string
 	node     *node
@@ -64,16 +65,21 @@ func (n *dir) settle(end uint64) {
 	}
 }
 
-// crash decides by the dice which changes are durable: all, none, or one by one.
+// crash decides by the dice which changes are durable: all, none, or one by one. One
+// that is lost takes along what was done to the same file after it: no file system
+// gives one two names.
 func (n *dir) crash(d *Disk) {
 	if len(n.changes) > 0 {
 		mode := d.below(3)
+		var lost []*node
 		for _, c := range n.changes {
-			if mode == 0 || mode == 1 && d.coin() {
+			keep := mode == 0 || mode == 1 && d.coin()
+			if keep && !slices.Contains(lost, c.node) {
 				c.apply(n.durable)
-			} else {
-				d.stats.Names++
+				continue
 			}
+			d.stats.Names++
+			lost = append(lost, c.node)
 		}
 	}
 	n.first, n.changes = n.noted(), nil
