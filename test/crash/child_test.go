@@ -42,6 +42,11 @@ type orders struct {
 	Nodes  int
 	Groups int
 	Aim    aim
+	// Run are the nodes of this child, if it has not all of them; it then works
+	// only on groups that these are members of.
+	Run []raftyard.NodeID
+	// Follow has the child do nothing but be there, once its replicas have caught up.
+	Follow bool
 	// Peers are the addresses at which the nodes reach each other over TCP; each
 	// listens at some other, which it tells. Empty: they are connected in memory.
 	Peers []string
@@ -125,25 +130,36 @@ func (c *child) run(ctx context.Context) error {
 	for i := range c.Groups {
 		c.groups = append(c.groups, newWorkGroup(raftyard.GroupID(i+1)))
 	}
-	if err := c.show(ctx); err != nil {
+	show := c.show
+	if c.Follow {
+		show = c.follow
+	}
+	if err := show(ctx); err != nil {
 		return err
 	}
 	c.ready.Store(true)
 	c.say(sayReady)
+	if c.Follow {
+		<-ctx.Done() // for ever
+	}
 	if c.Check {
-		return c.close(ctx)
+		return errors.Join(c.noLeftovers(ctx), c.close(ctx))
 	}
 	c.work(ctx) // for ever
 	return errors.New("the work has ended")
 }
 
-// open opens all nodes at the same time.
+// open opens all nodes of this child at the same time.
 func (c *child) open(ctx context.Context) error {
-	c.members = make([]*member, c.Nodes)
-	errs := make([]error, c.Nodes)
+	run := c.Run
+	for i := 0; len(run) < c.Nodes && len(c.Run) == 0; i++ {
+		run = append(run, raftyard.NodeID(i+1))
+	}
+	c.members = make([]*member, len(run))
+	errs := make([]error, len(run))
 	var wg sync.WaitGroup
-	for i := range c.members {
-		wg.Go(func() { c.members[i], errs[i] = c.openNode(ctx, raftyard.NodeID(i+1)) })
+	for i, id := range run {
+		wg.Go(func() { c.members[i], errs[i] = c.openNode(ctx, id) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)

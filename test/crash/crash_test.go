@@ -3,12 +3,17 @@
 package crash
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/raftyard/raftyard"
 )
 
 // TestCrash kills three nodes that share a process at all kinds of moments, while
@@ -54,6 +59,43 @@ func TestKilledInInstall(t *testing.T) {
 	defer l.report()
 	l.run(rounds(t, 6, 20, 200),
 		phaseRestore, phaseRestore2, phaseRead, phaseRead2, phaseDurable)
+}
+
+// TestKilledFollower kills one node again and again, in the steps of installing a
+// snapshot for most, while two others, in another process, go on writing and cut
+// their logs, so that it always needs one. Each time it must catch up, without
+// anything being done to the others.
+func TestKilledFollower(t *testing.T) {
+	l := newLoop(t, 3, 3)
+	l.relayed()
+	f := newLoop(t, 3, 3)
+	f.orders = l.orders
+	f.listens = l.listens
+	f.orders.Run, f.orders.Follow = []raftyard.NodeID{3}, true
+	l.orders.Run = []raftyard.NodeID{1, 2}
+	l.patience = time.Hour // they work until the follower was killed often enough
+	ctx, cancel := context.WithCancel(t.Context())
+	l.ctx = ctx
+	var others sync.WaitGroup
+	others.Go(func() { l.live(aim{Phase: phaseOpen, Nth: 1 << 30}) })
+	for range rounds(t, 5, 20, 200) {
+		if !f.live(f.takeAim([]string{
+			phaseRestore, phaseRestore, phaseRestore2, phaseRestore2, phaseFound, phaseDurable,
+			phaseDestroy, sayStart,
+		})) {
+			break
+		}
+	}
+	cancel()
+	others.Wait()
+	if len(f.ledger.complaints) > 0 {
+		t.Errorf("life %d of the follower, to be killed %v:\n%s", f.lives, f.orders.Aim,
+			strings.Join(f.ledger.complaints, "\n"))
+	}
+	f.report()
+	l.ctx, l.orders.Run = t.Context(), nil
+	l.run(0) // all three show what they have
+	l.report()
 }
 
 // TestTeeth has children lie, and loses files, and demands that it is noticed.

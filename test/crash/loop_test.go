@@ -5,6 +5,7 @@ package crash
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ const (
 // A loop kills children that work on the same directories, one after the other.
 type loop struct {
 	t      *testing.T
+	ctx    context.Context // its end kills the child
 	dice   *rand.Rand
 	orders orders
 	ledger *ledger
@@ -55,7 +57,7 @@ func newLoop(t *testing.T, nodes, groups int) *loop {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	return &loop{
-		t: t, dice: rand.New(rand.NewPCG(seed, 0)), ledger: newLedger(),
+		t: t, ctx: t.Context(), dice: rand.New(rand.NewPCG(seed, 0)), ledger: newLedger(),
 		patience: workLimit,
 		orders:   orders{Dir: t.TempDir(), Seed: seed, Nodes: nodes, Groups: groups},
 		phases:   make(map[string]int), hits: make(map[string]int), aimed: make(map[string]int),
@@ -140,7 +142,7 @@ func (l *loop) live(a aim) bool {
 		l.t.Fatal(err)
 	}
 	v := &life{loop: l, aim: a}
-	v.cmd = exec.CommandContext(l.t.Context(), os.Args[0])
+	v.cmd = exec.CommandContext(l.ctx, os.Args[0])
 	v.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 	v.cmd.SysProcAttr = childAttributes()
 	var stderr bytes.Buffer

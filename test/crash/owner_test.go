@@ -49,11 +49,16 @@ func (c *child) rest(ctx context.Context, g *workGroup) {
 	}
 }
 
-// someVoters picks one to all nodes.
+// someVoters picks one to all nodes. Nodes of another child may be down, so those of
+// this one are among them.
 func (c *child) someVoters(dice *rand.Rand) []raftyard.NodeID {
-	ids := make([]raftyard.NodeID, 0, len(c.members))
-	for _, i := range dice.Perm(len(c.members))[:1+dice.IntN(len(c.members))] {
-		ids = append(ids, c.members[i].id)
+	ids := slices.Clone(c.Run)
+	most := 1 + dice.IntN(c.Nodes)
+	for _, i := range dice.Perm(c.Nodes) {
+		id := raftyard.NodeID(i + 1)
+		if len(ids) < max(most, len(c.Run)) && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
 	}
 	slices.Sort(ids)
 	return ids

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,6 +42,40 @@ func (c *child) show(ctx context.Context) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// follow waits until the replicas that this child's nodes are to have know
+// everything that was acknowledged before, whatever else happens to their groups.
+func (c *child) follow(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, showLimit)
+	defer cancel()
+	for _, m := range c.members {
+		done := make(map[raftyard.GroupID]bool)
+		err := retry(ctx, func() error {
+			groups, _, err := m.node.Groups(ctx, node.GroupFilter{})
+			for i := range groups {
+				g := &groups[i]
+				if !done[g.ID] && slices.Contains(g.Voters, m.id) {
+					err = errors.Join(err, caughtUp(ctx, m, g.ID))
+					done[g.ID] = err == nil
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("node %d does not catch up: %w", m.id, err)
+		}
+	}
+	return nil
+}
+
+// caughtUp reads the group's state on the node, with all that was acknowledged.
+func caughtUp(ctx context.Context, m *member, g raftyard.GroupID) error {
+	ctx, cancel := context.WithTimeout(ctx, callLimit/4)
+	defer cancel()
+	return node.View(ctx, m.node, g, node.Linearizable, func(group.StateMachine) error {
+		return nil
+	})
 }
 
 // existing returns the groups that the registry has; all nodes must agree.

@@ -19,14 +19,12 @@ const (
 	phaseHealed   = "healed"
 )
 
-// TestTamperedTraffic damages, loses, doubles and swaps what nodes send each other,
-// kills them, and starts them again. No replica may stop, nothing acknowledged may
-// be lost, and every group works again soon after the traffic is well.
-func TestTamperedTraffic(t *testing.T) {
-	l := newLoop(t, 3, 4)
+// relayed puts a relay before each node.
+func (l *loop) relayed() []*relay {
+	l.t.Helper()
 	relays := make([]*relay, l.orders.Nodes)
 	for i := range relays {
-		relays[i] = newRelay(t, l.orders.Seed+uint64(i))
+		relays[i] = newRelay(l.t, l.orders.Seed+uint64(i))
 		l.orders.Peers = append(l.orders.Peers, relays[i].listener.Addr().String())
 	}
 	l.listens = func(text string) {
@@ -38,6 +36,15 @@ func TestTamperedTraffic(t *testing.T) {
 		}
 		relays[n-1].target.Store(&addr)
 	}
+	return relays
+}
+
+// TestTamperedTraffic damages, loses, doubles and swaps what nodes send each other,
+// kills them, and starts them again. No replica may stop, nothing acknowledged may
+// be lost, and every group works again soon after the traffic is well.
+func TestTamperedTraffic(t *testing.T) {
+	l := newLoop(t, 3, 4)
+	relays := l.relayed()
 	tampering := func(on bool) {
 		for _, r := range relays {
 			r.tamper.Store(on)
