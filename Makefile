@@ -5,6 +5,9 @@ PKG      ?= ./...
 RUN      ?= .
 FUZZTIME ?= 30s
 COUNT    ?= 10
+ROUNDS   ?= 500
+SEEDS    ?= 100000
+CHAOS    ?= 30m
 VULN     ?= golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 # The linter is pinned in tools/go.mod, built once into bin/ and reused.
@@ -36,6 +39,16 @@ race: ## All tests, with the race detector and internal invariants on.
 .PHONY: stress
 stress: ## Repeat RUN in PKG, to shake out flakes: make stress PKG=./node RUN=TestX
 	$(GO) test -race -count=$(COUNT) -failfast -run '$(RUN)' $(PKG)
+
+# Three parts, each with its own measure. All run, whichever fails.
+.PHONY: soak
+soak: ## Hours of it: ROUNDS kills in each crash loop, SEEDS simulations, CHAOS of chaos.
+	@status=0; \
+	RAFTYARD_CRASH_ROUNDS=$(ROUNDS) $(GO) test -v -count=1 -timeout 0 ./test/crash || status=1; \
+	$(GO) test -v -count=1 -timeout 0 -run TestSeeds ./test/sim -seeds $(SEEDS) || status=1; \
+	RAFTYARD_CHAOS_DURATION=$(CHAOS) \
+	  $(GO) test -v -count=1 -timeout 0 -run TestChaos ./test || status=1; \
+	exit $$status
 
 # Only packages whose tests use datadriven know the flag -rewrite.
 .PHONY: golden

@@ -19,6 +19,7 @@ import (
 // TestCrash kills three nodes that share a process at all kinds of moments, while
 // groups are created, written, moved, cut off, deleted and created again.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	l := newLoop(t, 3, 4)
 	defer l.report()
 	l.run(rounds(t, 20, 60, 400),
@@ -31,8 +32,10 @@ func TestCrash(t *testing.T) {
 // at most, and that all replicas agree, on the order too. The index that a state
 // machine has applied must never part from its state.
 func TestAppliedOnce(t *testing.T) {
+	t.Parallel()
 	for _, nodes := range []int{1, 3} {
 		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
+			t.Parallel()
 			l := newLoop(t, nodes, 2)
 			defer l.report()
 			l.run(rounds(t, 4, 15, 200), sayOK, phaseDurable)
@@ -43,8 +46,10 @@ func TestAppliedOnce(t *testing.T) {
 // TestAlwaysStarts kills nodes just after an answer and just after replicas were
 // founded. Each start must come to serve every group.
 func TestAlwaysStarts(t *testing.T) {
+	t.Parallel()
 	for _, nodes := range []int{1, 3} {
 		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
+			t.Parallel()
 			l := newLoop(t, nodes, 6)
 			defer l.report()
 			l.run(rounds(t, 4, 15, 500), sayOK, sayTry, phaseFound, phaseOpen)
@@ -55,6 +60,7 @@ func TestAlwaysStarts(t *testing.T) {
 // TestKilledInInstall kills nodes between the steps of installing a snapshot, and
 // between those of taking one and cutting the log.
 func TestKilledInInstall(t *testing.T) {
+	t.Parallel()
 	l := newLoop(t, 3, 3)
 	defer l.report()
 	l.run(rounds(t, 6, 20, 200),
@@ -66,6 +72,7 @@ func TestKilledInInstall(t *testing.T) {
 // their logs, so that it always needs one. Each time it must catch up, without
 // anything being done to the others.
 func TestKilledFollower(t *testing.T) {
+	t.Parallel()
 	l := newLoop(t, 3, 3)
 	l.relayed()
 	f := newLoop(t, 3, 3)
@@ -100,6 +107,7 @@ func TestKilledFollower(t *testing.T) {
 
 // TestTeeth has children lie, and loses files, and demands that it is noticed.
 func TestTeeth(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		lie  lie
 		want string
@@ -110,6 +118,7 @@ func TestTeeth(t *testing.T) {
 		{lieHalf, "is there in parts"},
 	} {
 		t.Run(string(tt.lie), func(t *testing.T) {
+			t.Parallel()
 			l := newLoop(t, 1, 2)
 			l.orders.Lie, l.orders.Calm = tt.lie, true
 			l.live(aim{Phase: sayOK, Nth: 150})
@@ -118,6 +127,7 @@ func TestTeeth(t *testing.T) {
 	}
 	for _, dir := range []string{"log", "state"} {
 		t.Run("lost-"+dir, func(t *testing.T) {
+			t.Parallel()
 			l := newLoop(t, 1, 2)
 			l.orders.Calm = true // the logs no longer reach back to the beginning
 			l.live(aim{Phase: sayOK, Nth: 400})

@@ -23,6 +23,7 @@ import (
 // written to a file, behind those of others. The file must not appear when nobody
 // knows of the replica any more: nobody would ever remove it.
 func TestSnapshotOfDestroyed(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	gate := &gate{open: make(chan struct{}), writing: make(chan struct{}, 100)}
 	n, err := node.Open(t.Context(), node.Config{
@@ -38,8 +39,8 @@ func TestSnapshotOfDestroyed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := n.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
+		if cerr := n.Close(context.WithoutCancel(t.Context())); cerr != nil {
+			t.Error(cerr)
 		}
 	}()
 	ctx, cancel := context.WithCancel(t.Context())

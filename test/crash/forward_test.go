@@ -24,6 +24,7 @@ const (
 // passed on again once it may be in a log: each key is written once, so one that
 // has changed since it was made was written twice.
 func TestForwardedOnce(t *testing.T) {
+	t.Parallel()
 	c := cluster.New(t, cluster.Config{})
 	for _, n := range c.Nodes() {
 		n.Configure("nodes:\n", "raft: {tick: 20ms}\nnodes:\n")
@@ -36,7 +37,7 @@ func TestForwardedOnce(t *testing.T) {
 	t.Logf("seed %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 20))
 	f := &forwarding{t: t, c: c, written: make(map[string]cluster.Outcome)}
-	for round := range rounds(t, 2, 5, 100) {
+	for round := range rounds(t, 1, 5, 100) {
 		f.round(round, time.Duration(dice.IntN(15_000))*time.Microsecond)
 		if t.Failed() {
 			return

@@ -43,6 +43,7 @@ func (l *loop) relayed() []*relay {
 // kills them, and starts them again. No replica may stop, nothing acknowledged may
 // be lost, and every group works again soon after the traffic is well.
 func TestTamperedTraffic(t *testing.T) {
+	t.Parallel()
 	l := newLoop(t, 3, 4)
 	relays := l.relayed()
 	tampering := func(on bool) {
