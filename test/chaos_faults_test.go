@@ -10,6 +10,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/test/cluster"
+	"github.com/raftyard/raftyard/test/linear"
 )
 
 // processFaults is what is done to processes. Each leaves all of them running.
@@ -116,7 +117,7 @@ func (x *chaos) freeze(nodes []*cluster.Node, lasts time.Duration) string {
 	}
 	x.hold(lasts * 3 / 4)
 	for _, n := range nodes {
-		x.readAt(n) // these wait in its sockets, with what was sent before
+		x.ask(n, linear.Get) // these wait in its sockets, with what was sent before
 	}
 	x.hold(lasts / 4)
 	for _, n := range nodes {
@@ -125,10 +126,10 @@ func (x *chaos) freeze(nodes []*cluster.Node, lasts time.Duration) string {
 	return fmt.Sprintf("nodes %v for %v", ids(nodes), lasts)
 }
 
-// readAt reads all keys through a node that may believe that it leads, though it
-// does not any more. It does not wait for answers.
-func (x *chaos) readAt(n *cluster.Node) {
-	x.reads.Go(func() { x.rec.readOnce(x.t.Context(), n) })
+// ask asks something with every key of a node that may believe that it leads, though
+// it does not any more. It does not wait for answers.
+func (x *chaos) ask(n *cluster.Node, kind linear.Kind) {
+	x.asked.Go(func() { x.rec.askAll(x.t.Context(), n, kind) })
 }
 
 // flicker freezes a node again and again, for about as long as an election takes.
@@ -194,16 +195,18 @@ func networkFaults() []fault {
 	}
 }
 
-// isolateLeader cuts a leader off, and goes on reading there.
+// isolateLeader cuts a leader off, writes there what others will have to replace, and
+// goes on reading.
 func (x *chaos) isolateLeader(dice *rand.Rand) string {
 	n, g := x.leader(dice)
 	links := cluster.Between(ids([]*cluster.Node{n}), ids(x.c.Nodes()))
-	lasts := within(dice, 2*time.Second, 8*time.Second)
+	lasts := within(dice, 1500*time.Millisecond, 8*time.Second)
 	x.net.Set(cluster.Condition{Cut: true}, links...)
 	begun := time.Now()
+	x.ask(n, linear.Put)
 	for time.Since(begun) < lasts && x.hold(200*time.Millisecond) {
 		if time.Since(begun) < 3*time.Second { // after that it knows
-			x.readAt(n)
+			x.ask(n, linear.Get)
 		}
 	}
 	x.net.Set(cluster.Condition{}, links...)

@@ -47,7 +47,7 @@ func (x *chaos) operate(dice *rand.Rand, operator uint64) {
 
 // done writes down what an operator did.
 func (x *chaos) done(what string, begun time.Time, a cluster.Answer, format string, args ...any) {
-	x.rec.tally.note(0, a) // a malformed answer is one, whoever gets it
+	x.operated.note(0, a)
 	name := fmt.Sprintf("%s: %v", what, a.Outcome)
 	x.faults.note(name, begun, fmt.Sprintf(format, args...)+" "+a.Why)
 }

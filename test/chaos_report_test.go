@@ -198,5 +198,6 @@ func (x *chaos) report(before []uint64, more ...row) {
 		fmt.Fprintf(&b, "\n  %-36s %s", r.name, r.value)
 	}
 	x.t.Log(b.String())
-	x.t.Log(x.rec.tally)
+	x.t.Logf("clients: %v", x.rec.tally)
+	x.t.Logf("operators: %v", x.operated)
 }

@@ -28,6 +28,12 @@ func (x *chaos) settle(before []uint64, end func()) {
 	end()
 	final := x.moveToTheEnd()
 	x.rec.tally.check(t)
+	x.operated.check(t)
+	x.rec.tally.only(t,
+		client.CodeKeyNotFound, client.CodePrecondition, // which tell what there is
+		client.CodeNoLeader, client.CodeNotLeader, client.CodeNotReady, client.CodeClosing,
+		client.CodeTimeout, client.CodeOutcomeUnknown, client.CodeOverloaded,
+		"connection_refused", "connection_lost", "no_answer")
 	x.rec.readAll(t, x.c.Nodes())
 	for i, g := range x.groups {
 		var nodes []*cluster.Node

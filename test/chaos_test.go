@@ -43,13 +43,15 @@ type chaos struct {
 	net    *cluster.Network
 	groups []raftyard.GroupID
 	rec    *recorder
-	faults *faultLog
-	meter  *meter
-	seed   uint64
+	// operated counts the answers that operators got.
+	operated *tally
+	faults   *faultLog
+	meter    *meter
+	seed     uint64
 	// calm ends when the faults are to end; longest bounds each of them.
 	calm    context.Context
 	longest time.Duration
-	reads   sync.WaitGroup // those that faults have begun
+	asked   sync.WaitGroup // what faults have asked
 
 	mu   sync.Mutex
 	gone []raftyard.GroupID // deleted for certain
@@ -66,7 +68,7 @@ func TestChaos(t *testing.T) {
 	c := cluster.New(t, cluster.Config{Name: "chaos", Nodes: chaosNodes, Links: true})
 	x := &chaos{
 		t: t, c: c, net: c.Network(), groups: groupIDs(chaosGroups), seed: seed,
-		faults: newFaultLog(t), longest: span / 4,
+		faults: newFaultLog(t), operated: newTally(), longest: span / 4,
 	}
 	c.Start()
 	x.prepare()
@@ -83,7 +85,7 @@ func TestChaos(t *testing.T) {
 	end := sync.OnceFunc(func() {
 		close(stop)
 		clients.Wait()
-		x.reads.Wait()
+		x.asked.Wait()
 		meters.Wait()
 	})
 	t.Cleanup(end)

@@ -88,7 +88,7 @@ func (r *recorder) run(
 		default:
 		}
 		if c.ask(ctx, i) == cluster.NotApplied {
-			pause(stop)
+			pauseFor(stop, 5*pauseRefused) // of a node that is down nothing can be learnt
 		}
 	}
 }
@@ -186,21 +186,25 @@ func (r *recorder) took(n *cluster.Node, d time.Duration) {
 	r.slowest[n.ID()] = max(r.slowest[n.ID()], d)
 }
 
-// readOnce reads the present key of every slot through a node, all at the same time,
-// and returns when all have ended.
-func (r *recorder) readOnce(ctx context.Context, n *cluster.Node) {
-	var reads sync.WaitGroup
+// askAll asks a node for one thing with the present key of every slot, all at the
+// same time, and returns when all have ended.
+func (r *recorder) askAll(ctx context.Context, n *cluster.Node, kind linear.Kind) {
+	var asked sync.WaitGroup
 	for s := range r.slots {
 		c := &reader{recorder: r, node: n, id: int(r.clients.Add(1))}
 		r.mu.Lock()
 		key, g := r.keyOf(s, r.slots[s].generation)
 		r.mu.Unlock()
-		reads.Go(func() {
-			_, outcome := c.send(ctx, g, linear.Op{Kind: linear.Get, Key: key})
-			c.count(s, linear.Get, outcome)
+		op := linear.Op{Kind: kind, Key: key}
+		if kind != linear.Get {
+			op.Value = fmt.Sprintf("%d.all", c.id)
+		}
+		asked.Go(func() {
+			_, outcome := c.send(ctx, g, op)
+			c.count(s, kind, outcome)
 		})
 	}
-	reads.Wait()
+	asked.Wait()
 }
 
 // remember keeps a value that the key had, for a swap.

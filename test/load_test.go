@@ -140,8 +140,10 @@ func (l *load) pause() { pause(l.stop) }
 const pauseRefused = 10 * time.Millisecond
 
 // pause keeps a client that was refused from asking again at once.
-func pause(stop <-chan struct{}) {
-	timer := time.NewTimer(pauseRefused)
+func pause(stop <-chan struct{}) { pauseFor(stop, pauseRefused) }
+
+func pauseFor(stop <-chan struct{}, d time.Duration) {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -107,10 +108,11 @@ func (b *burst) write(ctx context.Context, wg *sync.WaitGroup, n *cluster.Node, 
 }
 
 // check holds the nodes to what they have answered: in time, with a named outcome,
-// and truly.
-func (b *burst) check(t *testing.T, nodes []*cluster.Node) {
+// and truly. For some of the time a node may have been frozen.
+func (b *burst) check(t *testing.T, nodes []*cluster.Node, frozen time.Duration) {
 	t.Helper()
-	const deadline, grace = 10 * time.Second, time.Second
+	const deadline = 10 * time.Second
+	grace := time.Second + frozen
 	counts := make(map[string]int)
 	there := make(map[string]bool)
 	err := nodes[0].List(t.Context(), b.group, client.Linearizable, func(item client.Item) {
@@ -156,45 +158,64 @@ func TestWritesAroundLeaderLoss(t *testing.T) {
 		lose  func(leader *cluster.Node, others []*cluster.Node)
 		asked func(leader *cluster.Node, others []*cluster.Node) []*cluster.Node
 		mend  func(leader *cluster.Node)
+		// brief: mended as soon as another leader writes, so that what waits at the old
+		// one is replaced in its log before its clients give up.
+		brief bool
 	}{
-		{
-			"killed", func(leader *cluster.Node, _ []*cluster.Node) { leader.Kill() },
-			func(_ *cluster.Node, others []*cluster.Node) []*cluster.Node { return others },
-			func(leader *cluster.Node) { leader.Start() },
-		},
-		{
-			"cut off", func(leader *cluster.Node, others []*cluster.Node) {
-				p.Network().Set(cluster.Condition{Cut: true},
-					cluster.Between(ids([]*cluster.Node{leader}), ids(others))...)
-			},
-			func(leader *cluster.Node, others []*cluster.Node) []*cluster.Node {
-				return append(others, leader)
-			},
-			func(*cluster.Node) { p.Network().Heal() },
-		},
-		{
-			"frozen", func(leader *cluster.Node, _ []*cluster.Node) { leader.Freeze() },
-			func(_ *cluster.Node, others []*cluster.Node) []*cluster.Node { return others },
-			func(leader *cluster.Node) { leader.Thaw() },
-		},
+		{"killed", kill, others, (*cluster.Node).Start, false},
+		{"cut off", p.cutOff, everybody, p.heal, false},
+		{"cut off briefly", p.cutOff, everybody, p.heal, true},
+		{"frozen", freeze, others, (*cluster.Node).Thaw, false},
+		{"frozen briefly", freeze, everybody, (*cluster.Node).Thaw, true},
 	}
 	for _, loss := range losses {
 		t.Run(loss.name, func(t *testing.T) {
 			leader, others := p.roles(t, g)
 			b := &burst{group: g, answers: make(map[string]cluster.Answer)}
 			var wg sync.WaitGroup
+			before := raftOf(t, others[0], g)
+			begun, lost := time.Now(), time.Duration(0)
 			loss.lose(leader, others)
 			for _, n := range loss.asked(leader, others) {
 				b.write(t.Context(), &wg, n, writes)
 			}
-			wg.Wait()
-			loss.mend(leader)
+			if loss.brief {
+				awaitOtherLeader(t, others[0], g, before)
+				if err := put(t, others[0], g, "replaces", []byte("what waits")); err != nil {
+					t.Error(err)
+				}
+				loss.mend(leader)
+				lost = time.Since(begun)
+				wg.Wait()
+			} else {
+				wg.Wait()
+				loss.mend(leader)
+			}
 			p.AwaitReady(startLimit)
 			verifyHashes(t, p.Nodes(), p.groups)
-			b.check(t, p.Nodes())
+			b.check(t, p.Nodes(), lost)
 			emptyGroup(t, p.Node(1), g)
 		})
 	}
+}
+
+// These say how a leader is lost, and who is asked then.
+
+func kill(leader *cluster.Node, _ []*cluster.Node) { leader.Kill() }
+
+func freeze(leader *cluster.Node, _ []*cluster.Node) { leader.Freeze() }
+
+func (p *parted) cutOff(leader *cluster.Node, others []*cluster.Node) {
+	p.Network().Set(cluster.Condition{Cut: true},
+		cluster.Between(ids([]*cluster.Node{leader}), ids(others))...)
+}
+
+func (p *parted) heal(*cluster.Node) { p.Network().Heal() }
+
+func others(_ *cluster.Node, others []*cluster.Node) []*cluster.Node { return others }
+
+func everybody(leader *cluster.Node, others []*cluster.Node) []*cluster.Node {
+	return append(slices.Clone(others), leader)
 }
 
 // emptyGroup deletes every key.

@@ -97,6 +97,19 @@ func (y *tally) failed() int {
 	return sum
 }
 
+// only fails the test if a request has been refused in another way than by one of the
+// words.
+func (y *tally) only(t *testing.T, words ...string) {
+	t.Helper()
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for r, n := range y.counts {
+		if r.outcome != cluster.Applied && !slices.Contains(words, r.why) {
+			t.Errorf("%d requests ended with %v %s", n, r.outcome, r.why)
+		}
+	}
+}
+
 // quiet returns for how long nothing has succeeded.
 func (y *tally) quiet() time.Duration {
 	y.mu.Lock()
