@@ -139,8 +139,11 @@ func TestFollowerCutFromLeader(t *testing.T) {
 		{"what the leader says", cluster.Towards(a, b)},
 		{"what the follower says", cluster.Towards(b, a)},
 	}
-	for _, cut := range cuts {
+	for i, cut := range cuts {
 		t.Run(cut.name, func(t *testing.T) {
+			if i > 0 {
+				long(t)
+			}
 			p.lead(t, leader)
 			before := p.termsOn(t, leader)
 			r := newRecorder([]raftyard.GroupID{g}, 4)

@@ -17,6 +17,9 @@
 // A node that says in its log that something has failed which ought not to,
 // fails the test, whatever the test itself looked at.
 //
+// Nodes of a cluster with Links can be parted: [Cluster.Network] cuts, delays, slows
+// and resets what they say to each other, in each direction by itself.
+//
 // [Node.Do] sends one request once and says how it ended: it repeats nothing, so
 // that a test can hold a node to what it has answered.
 package cluster
