@@ -9,6 +9,7 @@ import (
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/simdisk"
+	"github.com/raftyard/raftyard/internal/world"
 	"github.com/raftyard/raftyard/node"
 	"github.com/raftyard/raftyard/test/sim/internal/check"
 	"github.com/raftyard/raftyard/test/sim/internal/simnet"
@@ -190,11 +191,20 @@ func (w *World) passed(id raftyard.NodeID, g raftyard.GroupID) bool {
 			case h.id == id:
 				last = r.Last
 			default:
-				first = max(first, r.First)
+				first = max(first, firstOf(r))
 			}
 		}
 	}
 	return last > 0 && first > last+1
+}
+
+// firstOf returns the first index in a replica's log, which is cut behind raft's back.
+func firstOf(r *world.Replica) uint64 {
+	if r.Log == nil {
+		return 0
+	}
+	first, _ := r.Log.Bounds()
+	return first
 }
 
 // reroute sets what is wrong with every route to what all active faults say.

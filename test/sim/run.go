@@ -19,6 +19,8 @@ type Result struct {
 	Counts   Counts
 	Network  simnet.Counts
 	Setup    string
+
+	Ops, Clients int // as in Config
 }
 
 // Run simulates a cluster. The error says that it could not: only what the run has
@@ -38,6 +40,7 @@ func Run(cfg Config) (*Result, error) {
 		Seed: cfg.Seed, Failure: w.result(), Hash: w.trace.Hash(), Schedule: schedule,
 		Trace: w.trace.String(), Turns: w.turns.Turns(), Time: w.turns.Time(),
 		Counts: w.counts, Network: w.net.Counts(), Setup: fmt.Sprintf("%+v", w.setup),
+		Ops: w.setup.ops, Clients: w.setup.clients,
 	}, nil
 }
 

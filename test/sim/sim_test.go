@@ -16,6 +16,8 @@ var (
 	seedFlag     = flag.Uint64("seed", 1, "the seed that TestSeed runs")
 	fromFlag     = flag.Uint64("from", 1, "the first seed of TestSeeds")
 	seedsFlag    = flag.Int("seeds", 100, "how many seeds TestSeeds runs")
+	opsFlag      = flag.Int("ops", 0, "what each client of TestSeed asks; 0: the seed decides")
+	clientsFlag  = flag.Int("clients", 0, "the clients of TestSeed; 0: the seed decides")
 	scheduleFlag = flag.String("schedule", "", "a file with the schedule of TestSeed")
 )
 
@@ -26,7 +28,7 @@ func TestMain(m *testing.M) {
 
 // TestSeed runs one seed and shows what happens.
 func TestSeed(t *testing.T) {
-	cfg := Config{Seed: *seedFlag}
+	cfg := Config{Seed: *seedFlag, Ops: *opsFlag, Clients: *clientsFlag}
 	if testing.Verbose() {
 		cfg.Live = os.Stderr
 	}
@@ -59,7 +61,8 @@ func TestSeeds(t *testing.T) {
 	var turns uint64
 	var virtual time.Duration
 	for i := range *seedsFlag {
-		r, err := Run(Config{Seed: *fromFlag + uint64(i)})
+		cfg := Config{Seed: *fromFlag + uint64(i)}
+		r, err := Run(cfg)
 		if err == nil {
 			sum.add(r.Counts)
 			net.Add(r.Network)
@@ -71,7 +74,7 @@ func TestSeeds(t *testing.T) {
 			t.Fatal(err)
 		case r.Failure == nil:
 		case first[r.Failure.Rule] == nil:
-			first[r.Failure.Rule] = r
+			_, first[r.Failure.Rule] = Shrink(cfg, r, shrinkBudget)
 		default:
 			also[r.Failure.Rule] = append(also[r.Failure.Rule], r.Seed)
 		}
