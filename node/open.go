@@ -123,11 +123,15 @@ func (n *Node) openReplica(g raftyard.GroupID) error {
 	}
 	r := n.newReplica(st)
 	err := n.load(r, st)
-	if err != nil {
+	switch {
+	case err == nil:
+		r.publish()
+	case errors.Is(err, group.ErrRemoved): // nothing is wrong with it
+		r.view.Store(&view{Role: "none", State: r.meta.State})
+		r.stopServing(fmt.Errorf("%w: %w", ErrNoReplica, err))
+	default:
 		r.view.Store(&view{Role: "none", State: r.meta.State})
 		r.stopServing(fmt.Errorf("%w: %w", ErrFaulty, err))
-	} else {
-		r.publish()
 	}
 	n.mu.Lock()
 	n.replicas[g] = r
