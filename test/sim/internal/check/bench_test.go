@@ -19,6 +19,7 @@ type fakeLog struct {
 	start        uint64   // the index before the first entry
 	terms        []uint64 // from start on
 	snap         *raftpb.Snapshot
+	snapErr      error
 }
 
 func (l *fakeLog) HardState() *raftpb.HardState {
@@ -42,6 +43,9 @@ func (l *fakeLog) Term(index uint64) (uint64, error) {
 }
 
 func (l *fakeLog) Snapshot() (*raftpb.Snapshot, error) {
+	if l.snapErr != nil {
+		return nil, l.snapErr
+	}
 	if l.snap == nil {
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}

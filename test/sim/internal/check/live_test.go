@@ -32,13 +32,16 @@ func TestUnsettled(t *testing.T) {
 		{"a group that was never founded", Progress, func(b *bench) {
 			b.c.Wanted(9, Wish{Incarnation: incarnation(), Voters: []raftyard.NodeID{1}})
 		}},
-		{"a joint group", Tidy, func(b *bench) {
+		{"a joint group, with a wished node down", Tidy, func(b *bench) {
 			b.members(group.Voter, group.Voter, group.Demoting)
+			b.wish(1, 2, 3, 4)
 		}},
 		{"a learner that shall be a voter", Tidy, func(b *bench) {
 			b.members(group.Voter, group.Voter, group.Learner)
 		}},
-		{"a replica that is not wanted", Tidy, func(b *bench) { b.wish(1, 2) }},
+		{"a replica that is not wanted, with a wished node down", Tidy, func(b *bench) {
+			b.wish(1, 2, 4)
+		}},
 		{"a replica of a deleted group", Tidy, func(b *bench) {
 			b.c.Wanted(benchGroup, Wish{Incarnation: incarnation(), Deleted: true})
 		}},

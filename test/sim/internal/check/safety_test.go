@@ -2,6 +2,7 @@ package check
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -115,6 +116,10 @@ func TestLeaders(t *testing.T) {
 		}},
 		{"goes back in terms while it runs", NoRegress, func(b *bench) {
 			b.r(3).Term = 1
+			b.step(3)
+		}},
+		{"changes its vote while it runs", NoRegress, func(b *bench) {
+			b.r(3).Vote = 2
 			b.step(3)
 		}},
 		{"forgets what is committed", NoRegress, func(b *bench) {
@@ -259,6 +264,7 @@ func TestIdentity(t *testing.T) {
 			b.nodes[4] = &Examined{Node: 4, Replicas: []Replica{*b.r(3)}}
 			b.c.Opened(4, b.nodes[4])
 		}},
+		{"is opened twice", OneHome, func(b *bench) { b.c.Opened(3, b.nodes[3]) }},
 		{"comes back in a wiped directory", OneHome, func(b *bench) {
 			b.restart(3, LostAll)
 		}},
@@ -301,6 +307,9 @@ func TestIdentity(t *testing.T) {
 			b.log(3).terms = b.log(3).terms[:1]
 			b.r(3).Applied = 1
 			b.restart(3, LostSome)
+			if err := b.c.Err(); !strings.Contains(err.Error(), "serves after a loss") {
+				b.t.Errorf("noticed too late: %v", err)
+			}
 		}},
 		{"sends after a loss", Quarantine, func(b *bench) {
 			b.lose(3)
@@ -396,7 +405,12 @@ func TestBounds(t *testing.T) {
 			b.send(1, 2, m)
 		}},
 		{"applies what is not committed", Bounds, func(b *bench) {
-			b.apply(3, 4)
+			b.c.Applied(b.identity(3), commands(4), results("done"))
+		}},
+		{"keeps a snapshot that cannot be read", Bounds, func(b *bench) {
+			b.log(3).compact(threeVoters())
+			b.log(3).snapErr = storage.ErrDamaged
+			b.step(3)
 		}},
 		{"is durable beyond what it has applied", Bounds, func(b *bench) {
 			b.c.MachineDurable(b.identity(3), 4)
@@ -595,6 +609,12 @@ func TestMembership(t *testing.T) {
 		}},
 		{"have the one that is told it is removed", Membership, func(b *bench) {
 			b.c.Sent(1, b.removed(1, 4), nil)
+		}},
+		{"give out ids that the removed one is not below", Membership, func(b *bench) {
+			take(b, four)
+			env := b.removed(2, 5)
+			env.To.Replica = 7
+			b.c.Sent(1, env, nil)
 		}},
 		{"are of an epoch that nobody has seen", Membership, func(b *bench) {
 			b.c.Sent(1, b.removed(7, 4), nil)
