@@ -26,6 +26,21 @@ type modelReplica struct {
 	info  Replica
 	mem   *raft.MemoryStorage
 	snaps uint64 // index of the newest snapshot
+
+	updates []Update // all that were applied
+	rewrote bool     // an index has had more than one entry
+}
+
+// clone returns a replica that has gone through the same.
+func (m *modelReplica) clone(t failer) *modelReplica {
+	c := &modelReplica{info: m.info}
+	if m.mem != nil {
+		c.mem = raft.NewMemoryStorage()
+		for _, u := range m.updates {
+			c.apply(t, u)
+		}
+	}
+	return c
 }
 
 func (m *modelReplica) bounds() (start, last uint64) {
@@ -57,6 +72,11 @@ type failer interface {
 
 // apply does to the model what the update does to the store.
 func (m *modelReplica) apply(t failer, u Update) {
+	m.updates = append(m.updates, u)
+	_, last := m.bounds()
+	if len(u.Entries) > 0 && u.Entries[0].GetIndex() <= last || u.Reset && last > 0 {
+		m.rewrote = true
+	}
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -94,12 +114,13 @@ type machine struct {
 	dir   string
 	n     int
 	opts  Options
+	on    Backing
 	store *Store
 	model map[raftyard.GroupID]*modelReplica
 }
 
 func (m *machine) open(t *rapid.T) {
-	s, err := Open(m.opts)
+	s, err := OpenOn(m.opts, m.on)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +247,8 @@ func cloneMemory(t *rapid.T, from *raft.MemoryStorage) *raft.MemoryStorage {
 	return to
 }
 
-func (m *machine) commit(t *rapid.T) {
+// fill makes a batch and does to the model what that will do to the store.
+func (m *machine) fill(t *rapid.T) *Batch {
 	b := m.store.NewBatch()
 	for range rapid.IntRange(1, 4).Draw(t, "changes") {
 		g := drawGroup(t)
@@ -251,7 +273,11 @@ func (m *machine) commit(t *rapid.T) {
 	if b.Bytes() > m.store.Limits().MaxBatchBytes {
 		t.Fatalf("batch of %d bytes", b.Bytes())
 	}
-	if err := b.Commit(); err != nil {
+	return b
+}
+
+func (m *machine) commit(t *rapid.T) {
+	if err := m.fill(t).Commit(); err != nil {
 		t.Fatal(err)
 	}
 	if used := m.store.Stats().CacheBytes; used > m.opts.CacheBytes {
@@ -262,7 +288,7 @@ func (m *machine) commit(t *rapid.T) {
 func (m *machine) create(t *rapid.T, b *Batch, g raftyard.GroupID) {
 	old := m.model[g]
 	r := &modelReplica{info: testReplica(g), mem: raft.NewMemoryStorage()}
-	if old != nil {
+	if old != nil && !old.info.Incarnation.IsZero() { // which a damaged record did not tell
 		r.info.ID = old.info.Tombstone.NextReplica
 		if rapid.IntRange(0, 3).Draw(t, "incarnation") == 0 {
 			r.info.Incarnation = old.info.Incarnation
@@ -405,7 +431,7 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		dir := filepath.Join(base, fmt.Sprint(n))
-		m := &machine{dir: dir, model: make(map[raftyard.GroupID]*modelReplica)}
+		m := &machine{dir: dir, on: Real(), model: make(map[raftyard.GroupID]*modelReplica)}
 		m.opts = testOptions(filepath.Join(dir, "0"))
 		m.opts.CacheBytes = rapid.SampledFrom([]int64{1, 2000, 1 << 20}).Draw(rt, "cache")
 		m.open(rt)

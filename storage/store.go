@@ -119,6 +119,12 @@ func (s *Store) open() error {
 	if err := s.recover(); err != nil {
 		return err
 	}
+	if s.identity.Boot == 0 {
+		// From boot 1 on everything must be there, so its names are durable before.
+		if err := files.SyncDir(s.opts.Dir); err != nil {
+			return err
+		}
+	}
 	s.identity.Boot++
 	return s.identity.save(files, s.opts.Dir)
 }
