@@ -19,7 +19,10 @@ import (
 	"github.com/raftyard/raftyard/test/linear"
 )
 
-// A faultLog is what was done, and when. A test that fails leaves it behind.
+// clockFormat is how the log of faults tells the time, which is that of nodes' logs.
+const clockFormat = "15:04:05.000"
+
+// A faultLog is what was done, and when. It is left behind as an artifact.
 type faultLog struct {
 	begun time.Time
 
@@ -32,15 +35,13 @@ func newFaultLog(t *testing.T) *faultLog {
 	t.Helper()
 	l := &faultLog{begun: time.Now(), counts: make(map[string]int)}
 	t.Cleanup(func() {
-		if !t.Failed() {
-			return
-		}
 		path, err := l.write(linear.ArtifactDir(t))
 		if err != nil {
 			t.Errorf("keep the log of faults: %v", err)
-			return
 		}
-		t.Logf("what was done is in %s", path)
+		if t.Failed() {
+			t.Logf("what was done is in %s", path)
+		}
 	})
 	return l
 }
@@ -51,7 +52,7 @@ func (l *faultLog) note(name string, begun time.Time, what string) {
 	defer l.mu.Unlock()
 	l.counts[name]++
 	l.lines = append(l.lines, fmt.Sprintf("%s %8.3f … %8.3f %s: %s",
-		begun.Format("15:04:05.000"), begun.Sub(l.begun).Seconds(),
+		begun.Format(clockFormat), begun.Sub(l.begun).Seconds(),
 		time.Since(l.begun).Seconds(), name, what))
 }
 
@@ -177,7 +178,7 @@ func (x *chaos) report(before []uint64, more ...row) {
 	for i, term := range x.terms() {
 		terms += term - before[i]
 	}
-	anywhere, group := x.rec.tally.gaps()
+	anywhere, worst := x.rec.tally.gaps()
 	rows := []row{
 		{"seed", fmt.Sprint(x.seed)},
 		{"nodes, groups, keys", fmt.Sprintf("%d, %d, %d",
@@ -191,8 +192,8 @@ func (x *chaos) report(before []uint64, more ...row) {
 	rows = append(rows, row{"terms that groups have gone through", fmt.Sprint(terms)})
 	rows = append(rows, x.meter.rows()...)
 	rows = append(rows,
-		row{"longest without a success", fmt.Sprintf("%.1fs anywhere, %.1fs in one group",
-			anywhere.Seconds(), group.Seconds())})
+		row{"longest without a success", fmt.Sprintf("%.1fs anywhere, %.1fs in group %d until %s",
+			anywhere.Seconds(), worst.gap.Seconds(), worst.group, worst.until.Format(clockFormat))})
 	var b strings.Builder
 	for _, r := range append(rows, more...) {
 		fmt.Fprintf(&b, "\n  %-36s %s", r.name, r.value)

@@ -152,8 +152,8 @@ func TestRollingRestart(t *testing.T) {
 	t.Log(l.tally)
 	l.tally.check(t)
 	// A second is what an election would take at the least.
-	if _, gap := l.tally.gaps(); gap > time.Second && !cluster.RaceEnabled {
-		t.Errorf("a group stood still for %v though its leadership was to be handed over", gap)
+	if _, worst := l.tally.gaps(); worst.gap > time.Second && !cluster.RaceEnabled {
+		t.Errorf("a group stood still for %v though its leadership was to be handed over", worst.gap)
 	}
 	if after := membersOf(t, c, l.groups); !slices.EqualFunc(members, after, slices.Equal) {
 		t.Errorf("the members were %v and are %v", members, after)

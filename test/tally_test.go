@@ -37,8 +37,10 @@ type result struct {
 
 // groupTally is what a tally knows of one group.
 type groupTally struct {
-	last time.Time
-	gap  time.Duration
+	group raftyard.GroupID
+	last  time.Time
+	gap   time.Duration
+	until time.Time // the end of the gap
 }
 
 func newTally() *tally {
@@ -64,10 +66,13 @@ func (y *tally) note(g raftyard.GroupID, a cluster.Answer) {
 	y.gap, y.last = max(y.gap, now.Sub(y.last)), now
 	gt := y.groups[g]
 	if gt == nil {
-		gt = &groupTally{last: now}
+		gt = &groupTally{group: g, last: now}
 		y.groups[g] = gt
 	}
-	gt.gap, gt.last = max(gt.gap, now.Sub(gt.last)), now
+	if gap := now.Sub(gt.last); gap > gt.gap {
+		gt.gap, gt.until = gap, now
+	}
+	gt.last = now
 }
 
 // applied returns how many requests have succeeded.
@@ -124,13 +129,15 @@ func (y *tally) stalled() error {
 
 // gaps returns the longest time without a success: of any request, and of those
 // for one group, the worst of all groups.
-func (y *tally) gaps() (anywhere, group time.Duration) {
+func (y *tally) gaps() (anywhere time.Duration, worst groupTally) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	for _, gt := range y.groups {
-		group = max(group, gt.gap)
+		if gt.gap > worst.gap {
+			worst = *gt
+		}
 	}
-	return y.gap, group
+	return y.gap, worst
 }
 
 // check fails the test if a request has failed otherwise than nodes may fail one.
@@ -145,7 +152,7 @@ func (y *tally) check(t *testing.T) {
 
 func (y *tally) String() string {
 	took := time.Since(y.begun)
-	anywhere, group := y.gaps()
+	anywhere, worst := y.gaps()
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	results := slices.SortedFunc(maps.Keys(y.counts), func(a, b result) int {
@@ -164,5 +171,5 @@ func (y *tally) String() string {
 	return fmt.Sprintf("%d requests in %.1fs (%.0f/s): %s; longest time without a success: "+
 		"%.2fs anywhere, %.2fs in one group", total, took.Seconds(),
 		float64(total)/took.Seconds(), strings.Join(parts, ", "),
-		anywhere.Seconds(), group.Seconds())
+		anywhere.Seconds(), worst.gap.Seconds())
 }
