@@ -67,6 +67,16 @@ func TestKilledInInstall(t *testing.T) {
 		phaseRestore, phaseRestore2, phaseRead, phaseRead2, phaseDurable)
 }
 
+// TestKilledInRemoval kills nodes just after a replica has learned that it is
+// removed, and is deleted. The members that stay may not know durably yet that the
+// removal is committed, and would wait for the votes of the one that is gone.
+func TestKilledInRemoval(t *testing.T) {
+	t.Parallel()
+	l := newLoop(t, 3, 12)
+	defer l.report()
+	l.run(rounds(t, 10, 40, 400), phaseDestroy, phaseDestroy2)
+}
+
 // TestKilledFollower kills one node again and again, in the steps of installing a
 // snapshot for most, while two others, in another process, go on writing and cut
 // their logs, so that it always needs one. Each time it must catch up, without

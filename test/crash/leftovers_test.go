@@ -18,7 +18,7 @@ import (
 )
 
 // leftoverLimit is how long what is not needed may stay once nothing goes on.
-const leftoverLimit = 5 * time.Second
+const leftoverLimit = 10 * time.Second
 
 // noLeftovers checks that a node keeps directories for the replicas only that it has,
 // and in each no more than one snapshot file.
@@ -43,7 +43,9 @@ func (c *child) leftovers(ctx context.Context, m *member) error {
 	if err != nil {
 		return err
 	}
-	needed, err := c.replicaDirs(ctx, m)
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callLimit)
+	defer cancel()
+	needed, err := c.replicaDirs(call, m)
 	if err != nil {
 		return err
 	}

@@ -84,6 +84,8 @@ func (l *loop) takeAim(phases []string) aim {
 		a.Nth, a.Hold, a.Early = 1+l.dice.IntN(300), false, false
 	case phaseOpen:
 		a.Early = true // that is when it comes
+	case phaseDestroy, phaseDestroy2:
+		a.Delay /= 10 // what others do not know yet they soon will
 	}
 	return a
 }

@@ -41,7 +41,24 @@ func (c *child) show(ctx context.Context) error {
 		wg.Go(func() { errs[i] = c.showGroup(ctx, g, sum) })
 	}
 	wg.Wait()
+	for i, g := range c.groups {
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("%w\n%s", errs[i], c.describe(g.id))
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// describe tells people what each node knows of a group that does not work.
+func (c *child) describe(g raftyard.GroupID) string {
+	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
+	defer cancel()
+	var text strings.Builder
+	for _, m := range c.members {
+		st, err := m.node.RaftStatus(ctx, g)
+		fmt.Fprintf(&text, "node %d: %+v (error: %v)\n", m.id, st, err)
+	}
+	return text.String()
 }
 
 // follow waits until the replicas that this child's nodes are to have know

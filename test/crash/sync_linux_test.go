@@ -25,9 +25,9 @@ const syncGroup raftyard.GroupID = 7
 // binaryEnv names the program that package cluster starts.
 const binaryEnv = "RAFTYARD_TEST_BINARY"
 
-// traced makes every daemon that the test starts run under strace, and returns the
-// directory of the traces.
-func traced(t *testing.T) string {
+// lookStrace finds strace. Without it the test is left out, or fails where nobody
+// would notice that.
+func lookStrace(t *testing.T) string {
 	t.Helper()
 	program, err := exec.LookPath("strace")
 	if err != nil {
@@ -42,6 +42,14 @@ func traced(t *testing.T) string {
 	if err != nil {
 		t.Fatalf("strace may not trace here, so the test can prove nothing: %v: %s", err, out)
 	}
+	return program
+}
+
+// traced makes every daemon that the test starts run under strace, and returns the
+// directory of the traces.
+func traced(t *testing.T) string {
+	t.Helper()
+	program := lookStrace(t)
 	dir := t.TempDir()
 	// With -D the daemon keeps the process id, which is the shell's, and strace
 	// goes when it goes.
