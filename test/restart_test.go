@@ -153,7 +153,8 @@ func TestRollingRestart(t *testing.T) {
 	l.tally.check(t)
 	// A second is what an election would take at the least.
 	if _, worst := l.tally.gaps(); worst.gap > time.Second && !cluster.RaceEnabled {
-		t.Errorf("a group stood still for %v though its leadership was to be handed over", worst.gap)
+		t.Errorf("group %d stood still for %v though its leadership was to be handed over",
+			worst.group, worst.gap)
 	}
 	if after := membersOf(t, c, l.groups); !slices.EqualFunc(members, after, slices.Equal) {
 		t.Errorf("the members were %v and are %v", members, after)
