@@ -3,6 +3,8 @@
 package crash
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -61,12 +63,16 @@ type forwarding struct {
 func (f *forwarding) round(round int, after time.Duration) {
 	f.t.Helper()
 	leader := f.leader(0)
+	before := f.applied()
+	stop, cancel := context.WithCancel(f.t.Context())
+	defer cancel()
 	var wg sync.WaitGroup
 	for g := raftyard.GroupID(1); g <= forwardGroups; g++ {
 		for i := range forwardWriters {
 			n := f.c.Nodes()[(int(leader.ID())+i%2)%3] // not the leader
 			wg.Go(func() {
-				for k := range 20 {
+				// Until the leader's freezing shows, or it is over.
+				for k := 0; stop.Err() == nil; k++ {
 					if !f.write(n, g, fmt.Sprintf("%d-%d-%d-%d", round, g, i, k)) {
 						return
 					}
@@ -74,12 +80,25 @@ func (f *forwarding) round(round int, after time.Duration) {
 			})
 		}
 	}
+	cluster.Eventually(f.t, time.Minute, "writes are under way", func() error {
+		if f.applied() == before {
+			return errors.New("none was acknowledged")
+		}
+		return nil
+	})
 	timer := time.NewTimer(after)
 	<-timer.C
 	leader.Freeze()
 	f.leader(leader.ID())
 	leader.Thaw()
+	cancel()
 	wg.Wait()
+}
+
+func (f *forwarding) applied() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.counts[cluster.Applied]
 }
 
 // leader returns the node that leads group 1, which is to be another than was.
