@@ -124,7 +124,9 @@ func (pl planner) caughtUp(id raftyard.ReplicaID) bool {
 
 // leave ends a joint configuration, whoever has begun it.
 func (pl planner) leave() Step {
-	if step, ok := pl.transfer(); ok && step.Kind == StepTransfer {
+	// Who leaves must not be the one who knows that it is over: it would be gone before
+	// it has told the others.
+	if step, ok := pl.transfer(); ok {
 		return step
 	}
 	return Step{Kind: StepLeave, Next: pl.d.LeaveJoint(), Why: "leave the joint configuration"}

@@ -156,6 +156,12 @@ func (s *script) input(d *datadriven.TestData, m *member) (bool, error) {
 		return true, m.r.Campaign()
 	case "forget":
 		return true, m.r.ForgetLeader()
+	case "learn":
+		var index, term, from uint64
+		d.ScanArgs(s.t, "index", &index)
+		d.ScanArgs(s.t, "term", &term)
+		d.ScanArgs(s.t, "from", &from)
+		return true, m.r.LearnCommitted(index, term, raftyard.ReplicaID(from))
 	case "tick":
 		ticks := 1
 		d.MaybeScanArgs(s.t, "ticks", &ticks)

@@ -31,7 +31,7 @@ func (h *handler) HandleEnvelopes(from transport.Identity, batch []transport.Env
 	for i := range batch {
 		env := &batch[i]
 		if env.Notice != nil {
-			h.notice(env)
+			h.notice(from.Node, env)
 			continue
 		}
 		h.message(from.Node, env)
@@ -45,13 +45,23 @@ func (n *Node) message(from raftyard.NodeID, env *transport.Envelope) {
 	case r == nil || !n.addressed(r, env):
 		n.strangeMessage(env)
 	case n.fromRemoved(r, env):
-		n.answer(env, transport.NoticeRemoved, r.view.Load().State.Descriptor)
+		n.answer(env, transport.NoticeRemoved, r.remains())
+	case n.fromBehind(r, env):
+		n.answer(env, transport.NoticeBehind, r.remains())
+		n.deliver(r, inbound{r: r, from: from, m: env.Message})
 	case env.Message.GetType() == raftpb.MsgSnap && !emptySnapshot(env.Message):
 		// A state travels as a stream of its own, never in a message.
 		n.metrics.messagesRefused.Add(1)
 	case grows(env.Message) && n.disk.current() >= DiskFloor:
 		n.metrics.messagesDropped.Add(1) // the leader goes on without this node
-	case !r.worker.box.message(inbound{r: r, from: from, m: env.Message}, messageSize(env.Message)):
+	default:
+		n.deliver(r, inbound{r: r, from: from, m: env.Message})
+	}
+}
+
+// deliver puts something into the mailbox of a replica's worker, or drops it.
+func (n *Node) deliver(r *replica, in inbound) {
+	if !r.worker.box.message(in, messageSize(in.m)) {
 		n.metrics.messagesDropped.Add(1)
 	}
 }
@@ -72,6 +82,28 @@ func (n *Node) fromRemoved(r *replica, env *transport.Envelope) bool {
 	return !member && env.From.Replica < v.State.Descriptor.NextReplica
 }
 
+// fromBehind reports whether the sender wants to be elected, and does not know of a
+// membership change that this replica has applied: it may be waiting for votes of
+// replicas that are no more.
+func (n *Node) fromBehind(r *replica, env *transport.Envelope) bool {
+	t := env.Message.GetType()
+	if t != raftpb.MsgPreVote && t != raftpb.MsgVote {
+		return false
+	}
+	v := r.view.Load()
+	return v.initialized() && env.Epoch < v.State.Descriptor.Epoch && r.remains().Index != 0
+}
+
+// remains are what a live replica knows of its members, as a tombstone would.
+func (r *replica) remains() remains {
+	state := r.view.Load().State
+	last := remains{Descriptor: state.Descriptor}
+	if term, err := r.log.Term(state.Index); err == nil {
+		last.Index, last.Term = state.Index, term
+	}
+	return last
+}
+
 // strangeMessage deals with a message for a replica that is not here, or not
 // this one.
 func (n *Node) strangeMessage(env *transport.Envelope) {
@@ -84,41 +116,55 @@ func (n *Node) strangeMessage(env *transport.Envelope) {
 	n.lifecycle.wanted(env)
 }
 
-// answerDead tells a sender that was removed, too, what this node last knew.
+// answerDead tells a sender what this node last knew: that it was removed too, or that
+// the change is committed that it may be waiting for.
 func (n *Node) answerDead(env *transport.Envelope, t *storage.Tombstone) {
 	d, err := decodeRemains(t.Data)
-	if err != nil || len(d.Members) == 0 {
-		// It never had a descriptor, or was destroyed on somebody's word: who is
-		// a member is not known here.
+	if err != nil || env.Epoch >= t.Epoch {
 		return
 	}
 	d.Epoch, d.NextReplica = t.Epoch, t.NextReplica
-	if _, member := d.Member(env.From.Replica); !member && env.From.Replica < d.NextReplica {
+	_, member := d.Member(env.From.Replica)
+	switch {
+	case len(d.Members) > 0 && !member && env.From.Replica < d.NextReplica:
 		n.answer(env, transport.NoticeRemoved, d)
+	case d.Index != 0:
+		// Whether it is a member is not known if this replica was destroyed on
+		// somebody's word. Then it makes of this what it can.
+		n.answer(env, transport.NoticeBehind, d)
 	}
 }
 
 // answer sends a notice back.
-func (n *Node) answer(env *transport.Envelope, kind transport.NoticeKind, d group.Descriptor) {
+func (n *Node) answer(env *transport.Envelope, kind transport.NoticeKind, d remains) {
 	n.transport.Send([]transport.Envelope{{
 		Group: env.Group, Incarnation: env.Incarnation, Epoch: d.Epoch,
 		From: env.To, To: env.From,
-		Notice: &transport.Notice{Kind: kind, Epoch: d.Epoch, NextReplica: d.NextReplica},
+		Notice: &transport.Notice{
+			Kind: kind, Epoch: d.Epoch, NextReplica: d.NextReplica, Index: d.Index, Term: d.Term,
+		},
 	}})
 }
 
-// notice hears that a replica of ours may be gone. It goes only on proof: at a
-// later epoch than its own it is no member, and its id is not to come any more.
-func (n *Node) notice(env *transport.Envelope) {
-	r := n.replica(env.Group)
-	if r == nil || !n.addressed(r, env) || env.Notice.Kind != transport.NoticeRemoved {
+// notice hears that a replica of ours may be gone, or that its members have changed.
+// It goes only on proof: at a later epoch than its own it is no member, and its id is
+// not to come any more.
+func (n *Node) notice(from raftyard.NodeID, env *transport.Envelope) {
+	r, told := n.replica(env.Group), env.Notice
+	if r == nil || !n.addressed(r, env) || told.Epoch <= r.view.Load().State.Descriptor.Epoch {
 		return
 	}
-	v := r.view.Load()
-	if env.Notice.Epoch > v.State.Descriptor.Epoch && r.id < env.Notice.NextReplica {
-		n.lifecycle.destroy(r, group.Descriptor{
-			Group: r.group, Incarnation: r.incarnation, Kind: v.State.Descriptor.Kind,
-			Epoch: env.Notice.Epoch, NextReplica: env.Notice.NextReplica,
+	switch {
+	case told.Kind == transport.NoticeBehind:
+		n.deliver(r, inbound{r: r, from: from, told: env})
+	case told.Kind == transport.NoticeRemoved && r.id < told.NextReplica:
+		n.lifecycle.destroy(r, remains{
+			Descriptor: group.Descriptor{
+				Group: r.group, Incarnation: r.incarnation,
+				Kind:  r.view.Load().State.Descriptor.Kind,
+				Epoch: told.Epoch, NextReplica: told.NextReplica,
+			},
+			Index: told.Index, Term: told.Term,
 		})
 	}
 }

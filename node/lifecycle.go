@@ -38,10 +38,10 @@ type lifecycle struct {
 
 	mu       sync.Mutex
 	creates  map[raftyard.GroupID]creation
-	destroys map[*replica]group.Descriptor // what the tombstone shall know
-	made     chan struct{}                 // closed after each round
-	version  uint64                        // of the registry, already compared
-	fresh    bool                          // the registry is as new as this start
+	destroys map[*replica]remains // what the tombstone shall know
+	made     chan struct{}        // closed after each round
+	version  uint64               // of the registry, already compared
+	fresh    bool                 // the registry is as new as this start
 }
 
 // creation is a replica to be made.
@@ -57,7 +57,7 @@ func newLifecycle(n *Node) *lifecycle {
 		node: n,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 		creates:  make(map[raftyard.GroupID]creation),
-		destroys: make(map[*replica]group.Descriptor),
+		destroys: make(map[*replica]remains),
 		made:     make(chan struct{}),
 	}
 }
@@ -136,10 +136,16 @@ func (l *lifecycle) wanted(env *transport.Envelope) bool {
 }
 
 // removed hears from a replica that it has applied its own removal.
-func (l *lifecycle) removed(r *replica) { l.destroy(r, r.meta.State.Descriptor) }
+func (l *lifecycle) removed(r *replica) {
+	last := remains{Descriptor: r.meta.State.Descriptor}
+	if term, err := r.log.Term(r.meta.State.Index); err == nil {
+		last.Index, last.Term = r.meta.State.Index, term
+	}
+	l.destroy(r, last)
+}
 
 // destroy has a replica destroyed, of which there is proof that it is removed.
-func (l *lifecycle) destroy(r *replica, last group.Descriptor) {
+func (l *lifecycle) destroy(r *replica, last remains) {
 	l.mu.Lock()
 	l.destroys[r] = last
 	l.mu.Unlock()
@@ -152,7 +158,7 @@ func (l *lifecycle) round() {
 	l.mu.Lock()
 	creates, destroys := l.creates, l.destroys
 	l.creates = make(map[raftyard.GroupID]creation)
-	l.destroys = make(map[*replica]group.Descriptor)
+	l.destroys = make(map[*replica]remains)
 	l.mu.Unlock()
 
 	l.destroyAll(destroys)
@@ -198,10 +204,10 @@ func (l *lifecycle) compareGroup(rec *registry.Group) {
 	switch {
 	case r != nil && (rec.Deleted || r.incarnation != rec.Incarnation):
 		d := r.view.Load().State.Descriptor
-		l.destroy(r, group.Descriptor{
+		l.destroy(r, remains{Descriptor: group.Descriptor{
 			Group: r.group, Incarnation: r.incarnation, Kind: cmp.Or(d.Kind, rec.Kind),
 			Epoch: d.Epoch, NextReplica: max(d.NextReplica, r.id+1),
-		})
+		}})
 		if !rec.Deleted {
 			l.found(rec)
 		}
@@ -291,12 +297,12 @@ func (l *lifecycle) creatable(c creation) bool {
 
 // supersededBy is what is known of a group when a member of it writes to a later
 // replica on this node.
-func supersededBy(r *replica, later raftyard.ReplicaID) group.Descriptor {
+func supersededBy(r *replica, later raftyard.ReplicaID) remains {
 	d := r.view.Load().State.Descriptor
-	return group.Descriptor{
+	return remains{Descriptor: group.Descriptor{
 		Group: r.group, Incarnation: r.incarnation, Kind: d.Kind,
 		Epoch: d.Epoch, NextReplica: later,
-	}
+	}}
 }
 
 func (l *lifecycle) createWrite(c creation) write {
@@ -317,7 +323,7 @@ func (l *lifecycle) createWrite(c creation) write {
 }
 
 // destroyAll ends replicas: first the durable tombstone, then everything else.
-func (l *lifecycle) destroyAll(ds map[*replica]group.Descriptor) {
+func (l *lifecycle) destroyAll(ds map[*replica]remains) {
 	var gone []*replica
 	ws := make([]write, 0, len(ds))
 	for _, r := range slices.SortedFunc(maps.Keys(ds), byGroup) {
@@ -332,7 +338,7 @@ func (l *lifecycle) destroyAll(ds map[*replica]group.Descriptor) {
 		ws = append(ws, write{
 			kind: writeDestroy, group: r.group,
 			tombstone: storage.Tombstone{
-				NextReplica: last.NextReplica, Epoch: last.Epoch, Data: encodeRemains(last),
+				NextReplica: last.NextReplica, Epoch: last.Epoch, Data: last.encode(),
 			},
 		})
 		gone = append(gone, r)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/transport"
 )
 
 const (
@@ -46,11 +47,12 @@ type mail struct {
 	closed    bool
 }
 
-// inbound is a raft message for a replica.
+// inbound is a raft message for a replica, or a notice.
 type inbound struct {
 	r    *replica
 	from raftyard.NodeID
 	m    *raftpb.Message
+	told *transport.Envelope // instead of m: somebody vouches for a commit
 }
 
 // proposal is a command for a replica.

@@ -86,11 +86,20 @@ func decodeMeta(b []byte) (meta, error) {
 	return m, nil
 }
 
-const remainsFormat = 1
+// remains are what is left of a destroyed replica: what it knew last.
+type remains struct {
+	group.Descriptor
 
-// encodeRemains is what a tombstone keeps of a group: the kind, which finds what
-// the state machine has stored, and the last members that are known, if they are.
-func encodeRemains(d group.Descriptor) []byte {
+	// Index and Term are those of the committed entry that led to the descriptor's
+	// epoch, or zero if they are not known.
+	Index, Term uint64
+}
+
+const remainsFormat = 2
+
+// encode is what a tombstone keeps of them: the kind, which finds what the state
+// machine has stored, the last members that are known, if they are, and the entry.
+func (d remains) encode() []byte {
 	b := []byte{remainsFormat}
 	b = wire.AppendString(b, d.Kind)
 	b = wire.AppendUvarint(b, uint64(len(d.Members)))
@@ -99,25 +108,33 @@ func encodeRemains(d group.Descriptor) []byte {
 		b = wire.AppendUvarint(b, uint64(m.Node))
 		b = append(b, byte(m.Role))
 	}
+	b = wire.AppendUvarint(b, d.Index)
+	b = wire.AppendUvarint(b, d.Term)
 	return b
 }
 
-// decodeRemains fills in Kind and Members.
-func decodeRemains(b []byte) (group.Descriptor, error) {
+// decodeRemains reads what encode has written. Epoch and NextReplica are not in it:
+// the tombstone has them.
+func decodeRemains(b []byte) (remains, error) {
 	r := wire.NewReader(b)
-	if f := r.Byte(); r.Err() == nil && f != remainsFormat {
-		return group.Descriptor{}, fmt.Errorf("node: tombstone has format %d, want %d",
-			f, remainsFormat)
+	format := r.Byte()
+	if r.Err() == nil && (format < 1 || format > remainsFormat) {
+		return remains{}, fmt.Errorf("node: tombstone has format %d, want 1 to %d",
+			format, remainsFormat)
 	}
-	d := group.Descriptor{Kind: r.String()}
+	var d remains
+	d.Kind = r.String()
 	for range r.Count(3) {
 		d.Members = append(d.Members, group.Member{
 			ID: raftyard.ReplicaID(r.Uvarint()), Node: raftyard.NodeID(r.Uvarint()),
 			Role: group.Role(r.Byte()),
 		})
 	}
+	if format > 1 {
+		d.Index, d.Term = r.Uvarint(), r.Uvarint()
+	}
 	if err := r.Close(); err != nil {
-		return group.Descriptor{}, fmt.Errorf("node: tombstone: %w", err)
+		return remains{}, fmt.Errorf("node: tombstone: %w", err)
 	}
 	return d, nil
 }

@@ -138,7 +138,7 @@ func (n *Node) openReplica(g raftyard.GroupID) error {
 	n.mu.Unlock()
 	if errors.Is(err, group.ErrRemoved) {
 		// It applied its own removal, and crashed before its tombstone.
-		n.lifecycle.destroy(r, r.meta.State.Descriptor)
+		n.lifecycle.removed(r)
 		return nil
 	}
 	if err != nil {

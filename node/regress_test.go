@@ -289,7 +289,7 @@ func TestPurgeAfterACrash(t *testing.T) {
 	}
 	b := store.NewBatch()
 	d.Members = nil // as one that was destroyed on somebody's word
-	b.Destroy(1, storage.Tombstone{NextReplica: 2, Epoch: 9, Data: encodeRemains(d)})
+	b.Destroy(1, storage.Tombstone{NextReplica: 2, Epoch: 9, Data: remains{Descriptor: d}.encode()})
 	if err := b.Commit(); err != nil {
 		t.Fatal(err)
 	}

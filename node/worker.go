@@ -178,6 +178,10 @@ func (w *worker) tick() {
 // messages may be lost, and a bad one must not do harm.
 func (w *worker) receive(in *inbound) {
 	r := in.r
+	if in.told != nil {
+		w.learnCommitted(in)
+		return
+	}
 	w.guard(r, "take a message", func() {
 		r.learn(raftyard.ReplicaID(in.m.GetFrom()), in.from)
 		err := r.raft.Step(in.m)
@@ -192,6 +196,18 @@ func (w *worker) receive(in *inbound) {
 		}
 		if r.steering.unmet && in.m.GetType() == raftpb.MsgAppResp {
 			w.steer(r)
+		}
+		w.touch(r)
+	})
+}
+
+// learnCommitted lets a replica know what somebody vouches for who has applied it.
+func (w *worker) learnCommitted(in *inbound) {
+	r, told := in.r, in.told.Notice
+	w.guard(r, "learn of a commit", func() {
+		err := r.raft.LearnCommitted(told.Index, told.Term, in.told.From.Replica)
+		if err != nil {
+			w.node.metrics.messagesRefused.Add(1)
 		}
 		w.touch(r)
 	})

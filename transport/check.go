@@ -84,8 +84,11 @@ func checkEnvelope(env *Envelope, from, to raftyard.NodeID) Reason {
 func reserved(id raftyard.ReplicaID) bool { return id == 0 || id >= math.MaxUint64-1 }
 
 func checkNotice(n *Notice) Reason {
-	if n.Kind < NoticeRemoved || n.Kind > NoticeWrongIncarnation {
+	switch {
+	case n.Kind < NoticeRemoved || n.Kind > NoticeBehind:
 		return DropType
+	case (n.Index == 0) != (n.Term == 0) || n.Kind == NoticeBehind && n.Index == 0:
+		return DropContent
 	}
 	return dropNothing
 }

@@ -42,7 +42,7 @@ const (
 // sizeEnvelope returns an upper bound of what appendEnvelope appends.
 func sizeEnvelope(env *Envelope) int {
 	if env.Notice != nil {
-		return envelopeOverhead + 1 + 10 + 10
+		return envelopeOverhead + 1 + 4*10
 	}
 	return envelopeOverhead + sizeMessage(env.Message)
 }
@@ -73,7 +73,9 @@ func appendEnvelope(b []byte, env *Envelope) []byte {
 	if n := env.Notice; n != nil {
 		b = append(b, byte(n.Kind))
 		b = wire.AppendUvarint(b, n.Epoch)
-		return wire.AppendUvarint(b, uint64(n.NextReplica))
+		b = wire.AppendUvarint(b, uint64(n.NextReplica))
+		b = wire.AppendUvarint(b, n.Index)
+		return wire.AppendUvarint(b, n.Term)
 	}
 	return appendMessage(b, env.Message)
 }
@@ -145,6 +147,8 @@ func decodeEnvelope(r *wire.Reader, env *Envelope, slab *messageSlab) (aliases b
 			Kind:        NoticeKind(r.Byte()),
 			Epoch:       r.Uvarint(),
 			NextReplica: raftyard.ReplicaID(r.Uvarint()),
+			Index:       r.Uvarint(),
+			Term:        r.Uvarint(),
 		}
 	default:
 		r.Fail("envelope kind %d", kind)

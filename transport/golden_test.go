@@ -109,6 +109,11 @@ func goldenBatch(t *testing.T, d *datadriven.TestData) []Envelope {
 		}
 		if strings.HasPrefix(line, "notice") {
 			env.Notice = &Notice{Kind: NoticeRemoved, Epoch: 9, NextReplica: 14}
+			if strings.Contains(line, "behind") {
+				env.Notice = &Notice{
+					Kind: NoticeBehind, Epoch: 9, NextReplica: 14, Index: 500, Term: 7,
+				}
+			}
 		} else {
 			env.Message = new(raftpb.Message)
 			if err := prototext.Unmarshal([]byte(line), env.Message); err != nil {

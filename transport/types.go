@@ -70,6 +70,10 @@ const (
 
 	// NoticeWrongIncarnation: the group exists, but as another incarnation.
 	NoticeWrongIncarnation
+
+	// NoticeBehind: a membership change is committed that the receiver does not know
+	// to be; Index and Term say which entry made it.
+	NoticeBehind
 )
 
 // String returns the kind in words.
@@ -83,6 +87,8 @@ func (k NoticeKind) String() string {
 		return "group deleted"
 	case NoticeWrongIncarnation:
 		return "wrong incarnation"
+	case NoticeBehind:
+		return "behind"
 	default:
 		return fmt.Sprintf("notice %d", uint8(k))
 	}
@@ -93,6 +99,11 @@ type Notice struct {
 	Kind        NoticeKind
 	Epoch       uint64             // of the group, as its sender knows it
 	NextReplica raftyard.ReplicaID // the least id that is not given out yet
+
+	// Index and Term are those of the entry that led to Epoch, or zero if they are
+	// not known.
+	Index uint64
+	Term  uint64
 }
 
 // Dropped names the two ends of one or more messages that were not delivered,
