@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -180,15 +182,30 @@ func (n *Node) purgeMachine(g raftyard.GroupID, kind string, m *machine) {
 	if err == nil {
 		err = m.close(true)
 	}
-	if err == nil {
-		err = n.world.files.RemoveAll(m.env.Dir)
-	}
 	if err != nil {
-		n.logger.Error("state of a removed replica stays behind until the next start",
-			groupAttr(g), errAttr(err))
+		n.purgeFailed(g, err)
+		return
+	}
+	m.whenFree(func() { n.removeFiles(g, m.env.Dir) })
+}
+
+// removeFiles deletes the directory of a replica, and notes that all of it is gone.
+func (n *Node) removeFiles(g raftyard.GroupID, dir string) {
+	err := n.world.files.RemoveAll(dir)
+	if err == nil {
+		// What is noted as gone must not be there again after a power failure.
+		err = n.world.files.SyncDir(filepath.Dir(dir))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		n.purgeFailed(g, err)
 		return
 	}
 	n.committer.submit(write{kind: writePurged, group: g, done: func(error) { n.lifecycle.poke() }})
+}
+
+func (n *Node) purgeFailed(g raftyard.GroupID, err error) {
+	n.logger.Error("state of a removed replica stays behind until the next start",
+		groupAttr(g), errAttr(err))
 }
 
 // purge goes on, at the start, with deleting what a destroyed replica stored.

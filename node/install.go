@@ -45,6 +45,10 @@ func (n *Node) receiveSnapshot(
 	if err != nil {
 		return fmt.Errorf("snapshot manifest: %w", err)
 	}
+	if !r.machine.hold() {
+		return errNotServing
+	}
+	defer r.machine.release()
 	st := &stagedSnapshot{name: incomingPrefix + n.world.newID().String(), id: manifest.ID}
 	dir := r.machine.env.Dir
 	if _, err = writeFileSync(n.world.files, dir, st.name, copier{body}); err != nil {

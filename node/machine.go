@@ -37,6 +37,9 @@ type machine struct {
 	mu      sync.Mutex
 	tasks   []task
 	claimed bool // in the appliers' queue, or being worked on
+	holds   int  // see hold
+	purged  bool
+	purge   func() // waits for the last hold
 }
 
 // position is what is known of a state machine's state.
@@ -93,6 +96,46 @@ func (m *machine) yield() (more bool) {
 	defer m.mu.Unlock()
 	m.claimed = len(m.tasks) > 0
 	return m.claimed
+}
+
+// hold keeps the replica's directory from being deleted until release, for whoever
+// writes a file into it. It is false when that has begun already.
+func (m *machine) hold() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.purged {
+		return false
+	}
+	m.holds++
+	return true
+}
+
+// release ends a hold.
+func (m *machine) release() {
+	m.mu.Lock()
+	m.holds--
+	var purge func()
+	if m.holds == 0 {
+		purge, m.purge = m.purge, nil
+	}
+	m.mu.Unlock()
+	if purge != nil {
+		purge()
+	}
+}
+
+// whenFree calls fn when nobody holds the directory, which nobody can from now on.
+func (m *machine) whenFree(fn func()) {
+	m.mu.Lock()
+	m.purged = true
+	free := m.holds == 0
+	if !free {
+		m.purge = fn
+	}
+	m.mu.Unlock()
+	if free {
+		fn()
+	}
 }
 
 // open makes the state machine of the given kind, if there is none yet.

@@ -122,6 +122,9 @@ func (s *snapshotSender) stream(ctx context.Context, j *sendJob) error {
 	if err != nil {
 		return err
 	}
+	if !r.serving() { // it may have gone while the view was on its way
+		return errors.Join(r.goneReason(), content.Close())
+	}
 	if mutant.On(mutant.SnapshotMembers) {
 		at.state = oldState(r)
 	}

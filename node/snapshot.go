@@ -138,7 +138,7 @@ func (n *Node) mark(m *machine, report func(snapshotResult)) {
 	default:
 		snap, err := m.snapshot()
 		if err == nil {
-			n.files.start(func() { report(n.writeSnapshotFile(m.env.Dir, snap, res)) })
+			n.files.start(func() { report(n.writeSnapshotFile(m, snap, res)) })
 			return
 		}
 		res.err = err
@@ -148,10 +148,15 @@ func (n *Node) mark(m *machine, report func(snapshotResult)) {
 
 // writeSnapshotFile writes a state machine's snapshot to a new, synced file.
 func (n *Node) writeSnapshotFile(
-	dir string, s group.Snapshot, res snapshotResult,
+	m *machine, s group.Snapshot, res snapshotResult,
 ) snapshotResult {
+	if !m.hold() {
+		res.err = errors.Join(errNotServing, s.Close())
+		return res
+	}
+	defer m.release()
 	name := fmt.Sprintf("%s%020d-%s", snapshotPrefix, res.at.applied, n.world.newID().String()[:8])
-	size, err := writeFileSync(n.world.files, dir, name, s)
+	size, err := writeFileSync(n.world.files, m.env.Dir, name, s)
 	if cerr := s.Close(); err == nil && cerr != nil {
 		err = fmt.Errorf("close snapshot: %w", cerr)
 	}
