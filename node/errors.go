@@ -37,6 +37,10 @@ var (
 	// ErrChangeInProgress: another change of the group's members is under way.
 	ErrChangeInProgress = errors.New("membership change in progress")
 
+	// ErrNotReached: the change of members is decided, and was not reached within the
+	// deadline; the group goes on by itself.
+	ErrNotReached = errors.New("membership not reached yet")
+
 	// ErrOverloaded: a queue is full; the request was not queued. Retry later,
 	// with back-off.
 	ErrOverloaded = errors.New("overloaded")
@@ -93,5 +97,6 @@ func (e *NotLeaderError) Error() string {
 // NotApplied reports whether the request that ended with err certainly had, and
 // will have, no effect, so that repeating it blindly is safe. It is false for nil.
 func NotApplied(err error) bool {
-	return err != nil && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, group.ErrUnknown)
+	return err != nil && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrNotReached) &&
+		!errors.Is(err, group.ErrUnknown)
 }

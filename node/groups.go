@@ -249,8 +249,8 @@ func (n *Node) SetMembers(
 	}
 	if wait && !n.awaitMembers(ctx, rec, reached) {
 		return GroupStatus{}, fmt.Errorf(
-			"group %d: %w: the membership is decided but not reached within the deadline; "+
-				"the group goes on by itself", g, ErrChangeInProgress)
+			"group %d: %w: it is decided, but not reached within the deadline; "+
+				"the group goes on by itself", g, ErrNotReached)
 	}
 	return n.Group(ctx, g)
 }

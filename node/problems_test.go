@@ -58,13 +58,14 @@ func TestChangeCanBeTakenBack(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	away := Members{Voters: []raftyard.NodeID{2, 3, 4}}
-	if _, err := c.nodes[1].SetMembers(short, 1, away, true); !errors.Is(err, ErrChangeInProgress) {
-		t.Errorf("SetMembers to a node that is down = %v, want ErrChangeInProgress", err)
+	_, err := c.nodes[1].SetMembers(short, 1, away, true)
+	if !errors.Is(err, ErrNotReached) || NotApplied(err) {
+		t.Errorf("SetMembers to a node that is down = %v, want ErrNotReached, with an effect", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	other := Members{Voters: []raftyard.NodeID{1, 2}}
-	if _, err := c.nodes[1].SetMembers(ctx, 1, other, false); !errors.Is(err, ErrChangeInProgress) {
+	if _, err = c.nodes[1].SetMembers(ctx, 1, other, false); !errors.Is(err, ErrChangeInProgress) {
 		t.Errorf("SetMembers to a third set = %v, want ErrChangeInProgress", err)
 	}
 	back := Members{Voters: []raftyard.NodeID{1, 2, 3}}

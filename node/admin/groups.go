@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -219,15 +218,7 @@ func (h *Handler) setMembers(c *call) error {
 	if err != nil {
 		return err
 	}
-	ctx := c.r.Context()
-	status, err := h.cfg.Node.SetMembers(ctx, id, want, wait > 0)
-	if wait > 0 && ctx.Err() != nil && errors.Is(err, node.ErrChangeInProgress) {
-		// It may be decided, and only not reached in time. A refusal, because of
-		// another change, does not take until then.
-		p := toProblem(err)
-		p.Outcome = client.OutcomeUnknown
-		return p
-	}
+	status, err := h.cfg.Node.SetMembers(c.r.Context(), id, want, wait > 0)
 	if err != nil {
 		return err
 	}

@@ -133,6 +133,7 @@ func mappings() []mapping {
 		{node.ErrNoReplica, client.CodeNoReplica},
 		{node.ErrGroupExists, client.CodeGroupExists},
 		{node.ErrEpochMismatch, client.CodeEpochMismatch},
+		{node.ErrNotReached, client.CodeChangeUnderWay},
 		{node.ErrChangeInProgress, client.CodeChangeUnderWay},
 		{node.ErrDiskFull, client.CodeDiskFull},
 		{node.ErrOverloaded, client.CodeOverloaded},
@@ -171,7 +172,11 @@ func toProblem(err error) *client.Problem {
 	}
 	for _, m := range mappings() {
 		if errors.Is(err, m.err) {
-			return withData(newProblem(m.code, "%s", detail(err, m.err)), err)
+			p := withData(newProblem(m.code, "%s", detail(err, m.err)), err)
+			if errors.Is(err, node.ErrNotReached) { // it is decided: never "nothing happened"
+				p.Outcome = client.OutcomeUnknown
+			}
+			return p
 		}
 	}
 	if nl, ok := errors.AsType[*node.NotLeaderError](err); ok {
