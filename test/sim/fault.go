@@ -19,6 +19,9 @@ const (
 	Kill      FaultKind = "kill"     // Node's process is killed, and starts again after For
 	Stop      FaultKind = "stop"     // Node is closed in order, and starts again after For
 	CrashAll  FaultKind = "crashall" // every node loses power for For
+	Rot       FaultKind = "rot"      // Node crashes, and its disk has lost what it had durably
+	Ambush    FaultKind = "ambush"   // Node crashes, within N ms, when it next gets a snapshot
+	Tear      FaultKind = "tear"     // a chunk of any snapshot breaks its stream with N percent
 	Wipe      FaultKind = "wipe"     // Node crashes and comes back with an empty disk
 	Pause     FaultKind = "pause"    // Node stands still for For
 	Stall     FaultKind = "stall"    // one process of Node gets no turn for For

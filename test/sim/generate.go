@@ -12,8 +12,11 @@ import (
 // generate makes the faults of a seed.
 func generate(s *setup, d *rand.Rand) Schedule {
 	m := &maker{s: s, d: d}
-	if d.IntN(8) == 0 {
+	switch d.IntN(12) {
+	case 0:
 		m.add(Wipe)
+	case 1:
+		m.add(Rot)
 	}
 	kinds := m.favourites()
 	for range 2 + d.IntN(12) {
@@ -36,7 +39,7 @@ func (m *maker) favourites() []FaultKind {
 	all := []FaultKind{
 		Crash, Crash, Kill, Stop, CrashAll, Pause, Stall, SlowDisk, FailDisk, Cut, Split,
 		Isolate, Flaky, Flaky, SlowNet, LagBehind, LagBehind, Transfer, Members, Members,
-		Snapshot, Recreate, swizzle, flap, storm,
+		Snapshot, Recreate, Tear, swizzle, flap, storm, surprise, surprise,
 	}
 	m.d.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all[:3+m.d.IntN(len(all)-3)]
@@ -47,6 +50,10 @@ const (
 	swizzle FaultKind = "swizzle" // nodes are cut off one by one, and come back in another order
 	flap    FaultKind = "flap"    // a node is cut off again and again
 	storm   FaultKind = "storm"   // a node crashes again and again, also while it starts
+
+	// surprise: a node needs a snapshot, and crashes while it takes it over, or the
+	// stream breaks.
+	surprise FaultKind = "surprise"
 )
 
 func (m *maker) node() raftyard.NodeID { return raftyard.NodeID(1 + m.d.IntN(m.s.nodes)) }
@@ -74,7 +81,10 @@ func (m *maker) add(kind FaultKind) {
 		f.For = m.between(time.Millisecond, 2*time.Second)
 	case Pause, Stall:
 		f.For = m.between(10*time.Millisecond, 3*time.Second)
-	case Wipe: // in the second half: before, its disk may not be known
+	case Tear:
+		f.Node, f.N = 0, 10+m.d.Uint64N(60)
+		f.For = m.between(500*time.Millisecond, 4*time.Second)
+	case Wipe, Rot: // in the second half: before, its disk may not be known
 		f.At = m.s.chaos/2 + f.At/2
 		f.For = m.between(time.Millisecond, 500*time.Millisecond)
 	case SlowDisk:
@@ -102,7 +112,7 @@ func (m *maker) add(kind FaultKind) {
 		f.Node, f.Group, f.N, f.M = 0, m.group(), m.set(), m.set()&m.set()
 	case Recreate:
 		f.Node, f.N = 0, m.d.Uint64N(16)
-	case swizzle, flap, storm:
+	case swizzle, flap, storm, surprise:
 		m.pattern(kind, f)
 		return
 	default:
@@ -124,6 +134,16 @@ func (m *maker) pattern(kind FaultKind, f Fault) {
 			f.For = m.between(200*time.Millisecond, 2*time.Second)
 			m.out = append(m.out, f)
 		}
+	case surprise:
+		f.Group = m.group()
+		f.Kind, f.For = LagBehind, 4*time.Second
+		m.out = append(m.out, f)
+		f.For = 4*time.Second + m.between(0, time.Second)
+		f.Kind, f.N = Ambush, 1+m.d.Uint64N(1+m.d.Uint64N(40))
+		if m.d.IntN(3) == 0 {
+			f.Kind, f.Node, f.N = Tear, 0, 20+m.d.Uint64N(70)
+		}
+		m.out = append(m.out, f)
 	case flap:
 		f.Kind, f.For = Isolate, round/2
 		for range 3 + m.d.IntN(4) {

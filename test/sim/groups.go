@@ -98,8 +98,10 @@ func (w *World) create(g *groupInfo) {
 	w.wanted(g)
 }
 
-// learn finds out which incarnation a group has.
+// learn finds out which incarnation a group has. A node that is behind may still tell
+// of the one before.
 func (w *World) learn(g *groupInfo) bool {
+	before := g.incarnation
 	err := w.admin(func(ctx context.Context, n *node.Node) error {
 		st, err := n.Group(ctx, g.id)
 		if err != nil {
@@ -109,7 +111,7 @@ func (w *World) learn(g *groupInfo) bool {
 		g.incarnation = raftyard.Incarnation(id)
 		return err
 	})
-	return err == nil
+	return err == nil && g.incarnation != before
 }
 
 // wanted tells the checker where the group shall be.

@@ -51,7 +51,10 @@ type host struct {
 	slow      time.Duration // what a sync takes at the most, beyond the usual
 	failSync  bool          // the next sync fails
 	broken    bool          // a sync has failed since the start
-	lost      bool          // its disk was lost: it is no member any more
+	ambush    time.Duration // it crashes so soon after it next gets a snapshot, if not zero
+
+	lost  bool // its disk was lost: it shall be no member any more
+	wiped bool // it came back with an empty one
 }
 
 func (w *World) newHost(id raftyard.NodeID) *host {
@@ -150,7 +153,7 @@ func (h *host) config() node.Config {
 
 // opened hears that all replicas are open, before anything is sent.
 func (h *host) opened(examine func() world.Examined) {
-	if h.lost {
+	if h.wiped {
 		return // to the others it must be as if it were not there
 	}
 	h.examine = examine
@@ -165,6 +168,10 @@ func (h *host) started(n *node.Node, err error) {
 		if !h.broken && !h.lost {
 			h.w.fail("always starts", fmt.Errorf("node %d: %w", h.id, err))
 		}
+		if h.lost {
+			h.wanted = false // somebody has to look at it
+		}
+		h.downUntil = h.w.turns.Time() + 100*time.Millisecond
 		h.w.turns.After(0, func() { h.crash((*simdisk.Disk).Kill, check.LostNothing) })
 		return
 	}
@@ -219,6 +226,21 @@ func (h *host) later() {
 	h.w.turns.At(int64(max(h.downUntil, h.w.turns.Time())), func() {
 		if h.wanted && h.w.turns.Time() >= h.downUntil {
 			h.start()
+		}
+	})
+}
+
+// streamed hears that the node begins to receive a snapshot.
+func (h *host) streamed() {
+	if h.ambush == 0 {
+		return
+	}
+	d := time.Duration(h.w.luck.Int64N(int64(h.ambush)))
+	h.ambush = 0
+	st := h.st
+	h.w.turns.After(d, func() {
+		if h.st == st && h.state != down {
+			h.w.crash(h.id, d)
 		}
 	})
 }

@@ -23,6 +23,9 @@ var faultActions = map[FaultKind]func(w *World, f *Fault){
 	Stop:     func(w *World, f *Fault) { w.stop(f.Node, f.For) },
 	CrashAll: crashAll,
 	Wipe:     wipe,
+	Rot:      rot,
+	Ambush:   func(w *World, f *Fault) { w.host(f.Node).ambush = time.Duration(f.N) * time.Millisecond },
+	Tear:     activate,
 	Pause:    func(w *World, f *Fault) { w.pause(f.Node, f.For) },
 	Stall:    stall,
 	SlowDisk: slowDisk,
@@ -53,7 +56,7 @@ func (w *World) unleash(s Schedule) {
 func (w *World) fits(f *Fault) bool {
 	n := raftyard.NodeID(len(w.hosts))
 	needsNode := f.Kind != CrashAll && f.Kind != Split && f.Kind != Flaky && f.Kind != SlowNet &&
-		f.Kind != Members && f.Kind != Recreate
+		f.Kind != Tear && f.Kind != Members && f.Kind != Recreate
 	return f.Node <= n && f.Peer <= n && (f.Node != 0 || !needsNode)
 }
 
@@ -99,6 +102,27 @@ func crashAll(w *World, f *Fault) {
 
 // wipe takes a node's disk, as soon as every group can do without it.
 func wipe(w *World, f *Fault) {
+	w.spend(f, func(h *host) {
+		h.wiped = true
+		h.log("loses its disk", "")
+		h.crash((*simdisk.Disk).Wipe, check.LostAll)
+	})
+}
+
+// rot takes the newest commits from a disk: more than since the store has last noted
+// how far it was, or nobody could tell.
+func rot(w *World, f *Fault) {
+	w.spend(f, func(h *host) {
+		h.log("loses the end of its log", "")
+		h.crash(func(d *simdisk.Disk) { d.LoseTail(rotten) }, check.LostSome)
+	})
+}
+
+// rotten is how many commits a disk loses that rots, as many as it remembers.
+const rotten = 64
+
+// spend does something to a node that loses its disk for good, when it can be spared.
+func (w *World) spend(f *Fault, lose func(*host)) {
 	w.every(50*time.Millisecond, func() bool {
 		if !w.working || !w.dispensable(f.Node) {
 			return !w.working
@@ -106,8 +130,7 @@ func wipe(w *World, f *Fault) {
 		h := w.host(f.Node)
 		h.lost = true
 		h.downUntil = w.turns.Time() + f.For
-		h.log("loses its disk", "")
-		h.crash((*simdisk.Disk).Wipe, check.LostAll)
+		lose(h)
 		return true
 	})
 }
@@ -250,6 +273,8 @@ func (f *Fault) addTo(sum *simnet.Faults, r simnet.Route) {
 			sum.LoseRequest, sum.LoseAnswer = sum.LoseRequest+p/4, sum.LoseAnswer+p/4
 			sum.BreakSnapshot += p / 2
 		}
+	case Tear:
+		sum.BreakSnapshot += float64(f.N) / 100
 	case SlowNet:
 		if concerns {
 			d := time.Duration(f.N) * time.Millisecond
@@ -332,7 +357,7 @@ func (w *World) heal() {
 	w.active = nil
 	w.net.Heal(w.ids())
 	for _, h := range w.hosts {
-		h.slow, h.failSync, h.downUntil = 0, false, 0
+		h.slow, h.failSync, h.downUntil, h.ambush = 0, false, 0, 0
 		if h.state != down {
 			h.st.Unpause()
 		}

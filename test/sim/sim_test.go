@@ -18,6 +18,7 @@ var (
 	seedsFlag    = flag.Int("seeds", 100, "how many seeds TestSeeds runs")
 	opsFlag      = flag.Int("ops", 0, "what each client of TestSeed asks; 0: the seed decides")
 	clientsFlag  = flag.Int("clients", 0, "the clients of TestSeed; 0: the seed decides")
+	shrinkFlag   = flag.Int("shrink", shrinkBudget, "how many runs it may take to make a failure smaller")
 	scheduleFlag = flag.String("schedule", "", "a file with the schedule of TestSeed")
 )
 
@@ -74,7 +75,7 @@ func TestSeeds(t *testing.T) {
 			t.Fatal(err)
 		case r.Failure == nil:
 		case first[r.Failure.Rule] == nil:
-			_, first[r.Failure.Rule] = Shrink(cfg, r, shrinkBudget)
+			_, first[r.Failure.Rule] = Shrink(cfg, r, *shrinkFlag)
 		default:
 			also[r.Failure.Rule] = append(also[r.Failure.Rule], r.Seed)
 		}

@@ -125,6 +125,7 @@ func newWorld(cfg Config) (*World, error) {
 	w.net = simnet.New(simnet.Config{
 		Scheduler: w.turns, Dice: newDice(cfg.Seed, streamNetwork), Trace: w.trace,
 		Latency: w.setup.latency, DeadAfter: w.setup.deadAfter, Sent: w.sent,
+		Streamed: func(to raftyard.NodeID) { w.host(to).streamed() },
 	})
 	w.clients = w.turns.NewStation("clients", epoch(), 1)
 	if w.kinds == nil {

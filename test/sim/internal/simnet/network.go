@@ -54,6 +54,9 @@ type Config struct {
 
 	// Sent, if set, is called with every envelope that a node sends.
 	Sent func(from raftyard.NodeID, env *transport.Envelope)
+
+	// Streamed, if set, is called when a node begins to receive a snapshot.
+	Streamed func(to raftyard.NodeID)
 }
 
 // Network connects the nodes of a simulation.

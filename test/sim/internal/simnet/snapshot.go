@@ -122,6 +122,9 @@ func (e *Endpoint) openStream(ctx context.Context, env *transport.Envelope) (*st
 	s := &stream{net: n, from: e, to: to, route: route}
 	n.message(e.id.Node, "streams", to.id.Node, env)
 	s.serve(*env)
+	if n.cfg.Streamed != nil {
+		n.cfg.Streamed(to.id.Node)
+	}
 	s.watch(0)
 	return s, nil
 }
