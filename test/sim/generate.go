@@ -109,7 +109,7 @@ func (m *maker) add(kind FaultKind) {
 	case Transfer, Snapshot:
 		f.Group = m.group()
 	case Members:
-		f.Node, f.Group, f.N, f.M = 0, m.group(), m.set(), m.set()&m.set()
+		f.Node, f.Group, f.N, f.M = 0, m.group(), m.set(), m.set()
 	case Recreate:
 		f.Node, f.N = 0, m.d.Uint64N(16)
 	case swizzle, flap, storm, surprise:

@@ -18,7 +18,7 @@ func TestMutants(t *testing.T) {
 	for b := mutant.None + 1; b < mutant.NumBugs; b++ {
 		mutant.Set(b)
 		found := false
-		for seed := range uint64(*seedsFlag) {
+		for seed := range uint64(seedCount()) {
 			r, err := Run(Config{Seed: *fromFlag + seed})
 			if err != nil {
 				t.Fatal(err)
@@ -30,7 +30,7 @@ func TestMutants(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("%s is not found within %d seeds", b, *seedsFlag)
+			t.Errorf("%s is not found within %d seeds", b, seedCount())
 		}
 	}
 	t.Logf("the seeds that it took to find each planted bug:\n%s", table.String())

@@ -24,7 +24,7 @@ var faultActions = map[FaultKind]func(w *World, f *Fault){
 	CrashAll: crashAll,
 	Wipe:     wipe,
 	Rot:      rot,
-	Ambush:   func(w *World, f *Fault) { w.host(f.Node).ambush = time.Duration(f.N) * time.Millisecond },
+	Ambush:   ambush,
 	Tear:     activate,
 	Pause:    func(w *World, f *Fault) { w.pause(f.Node, f.For) },
 	Stall:    stall,
@@ -161,6 +161,10 @@ func (w *World) dispensable(id raftyard.NodeID) bool {
 		}
 	}
 	return true
+}
+
+func ambush(w *World, f *Fault) {
+	w.host(f.Node).ambush = time.Duration(f.N) * time.Millisecond
 }
 
 func stall(w *World, f *Fault) {

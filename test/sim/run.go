@@ -10,10 +10,10 @@ import (
 // A Result is what came of a run.
 type Result struct {
 	Seed     uint64
-	Failure  *Failure // nil if everything held
-	Hash     uint64   // of everything that has happened
-	Schedule Schedule // of the faults
-	Trace    string   // the newest events
+	Failure  *BrokenError // nil if everything held
+	Hash     uint64       // of everything that has happened
+	Schedule Schedule     // of the faults
+	Trace    string       // the newest events
 	Turns    uint64
 	Time     time.Duration // virtual
 	Counts   Counts

@@ -8,6 +8,7 @@ import "slices"
 func Shrink(cfg Config, r *Result, budget int) (Config, *Result) {
 	s := &shrinker{cfg: cfg, best: r, budget: budget}
 	s.cfg.Live = nil
+	s.cfg.Ops, s.cfg.Clients = r.Ops, r.Clients
 	s.cfg.Schedule = slices.Clone(r.Schedule)
 	if s.cfg.Schedule == nil {
 		s.cfg.Schedule = Schedule{}
@@ -37,15 +38,14 @@ func (s *shrinker) round() (better bool) {
 			}
 		}
 	}
-	ops, clients := s.best.Ops, s.best.Clients
 	for _, change := range []func(*Config){
-		func(c *Config) { c.Ops = ops / 2 },
-		func(c *Config) { c.Clients = clients / 2 },
-		func(c *Config) { c.Clients = clients - 1 },
+		func(c *Config) { c.Ops /= 2 },
+		func(c *Config) { c.Clients /= 2 },
+		func(c *Config) { c.Clients-- },
 	} {
 		c := s.cfg
 		change(&c)
-		if c.Ops >= 0 && (c.Ops > 0 || ops == 0) && (c.Clients > 0 || clients == 0) && s.try(c) {
+		if c.Ops > 0 && c.Clients > 0 && s.try(c) {
 			better = true
 		}
 	}

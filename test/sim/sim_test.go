@@ -2,8 +2,11 @@ package sim
 
 import (
 	"flag"
+	"fmt"
 	"os"
+	"os/exec"
 	"runtime/debug"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,10 +18,11 @@ import (
 var (
 	seedFlag     = flag.Uint64("seed", 1, "the seed that TestSeed runs")
 	fromFlag     = flag.Uint64("from", 1, "the first seed of TestSeeds")
-	seedsFlag    = flag.Int("seeds", 100, "how many seeds TestSeeds runs")
-	opsFlag      = flag.Int("ops", 0, "what each client of TestSeed asks; 0: the seed decides")
-	clientsFlag  = flag.Int("clients", 0, "the clients of TestSeed; 0: the seed decides")
-	shrinkFlag   = flag.Int("shrink", shrinkBudget, "how many runs it may take to make a failure smaller")
+	seedsFlag    = flag.Int("seeds", 0, "how many seeds TestSeeds runs; default 100 or 500")
+	jobsFlag     = flag.Int("jobs", 1, "in how many processes TestSeeds runs them")
+	opsFlag      = flag.Int("ops", 0, "what each client of TestSeed asks")
+	clientsFlag  = flag.Int("clients", 0, "how many clients TestSeed has")
+	shrinkFlag   = flag.Int("shrink", shrinkBudget, "most runs spent on a smaller failure")
 	scheduleFlag = flag.String("schedule", "", "a file with the schedule of TestSeed")
 )
 
@@ -54,25 +58,23 @@ func TestSeed(t *testing.T) {
 
 // TestSeeds runs many seeds, each under the faults that it makes. Of each kind of
 // failure it shows the first one, made as small as possible, and lists the others.
+// With -jobs it does so in several processes.
 func TestSeeds(t *testing.T) {
+	if *jobsFlag > 1 {
+		runJobs(t)
+		return
+	}
 	first := make(map[string]*Result)
 	also := make(map[string][]uint64)
-	var sum Counts
-	var net simnet.Counts
-	var turns uint64
-	var virtual time.Duration
-	for i := range *seedsFlag {
+	var sum totals
+	for i := range seedCount() {
 		cfg := Config{Seed: *fromFlag + uint64(i)}
 		r, err := Run(cfg)
-		if err == nil {
-			sum.add(r.Counts)
-			net.Add(r.Network)
-			turns += r.Turns
-			virtual += r.Time
-		}
-		switch {
-		case err != nil:
+		if err != nil {
 			t.Fatal(err)
+		}
+		sum.add(r)
+		switch {
 		case r.Failure == nil:
 		case first[r.Failure.Rule] == nil:
 			_, first[r.Failure.Rule] = Shrink(cfg, r, *shrinkFlag)
@@ -80,10 +82,60 @@ func TestSeeds(t *testing.T) {
 			also[r.Failure.Rule] = append(also[r.Failure.Rule], r.Seed)
 		}
 	}
-	t.Logf("%d seeds, %v of virtual time, %d turns\n%+v\n%+v",
-		*seedsFlag, virtual.Round(time.Second), turns, sum, net)
+	t.Log(sum)
 	for rule, r := range first {
 		t.Errorf("%s\nthe same rule is broken by seeds %v", r.Report(), also[rule])
+	}
+}
+
+// seedCount is how many seeds TestSeeds runs.
+func seedCount() int {
+	switch {
+	case *seedsFlag > 0:
+		return *seedsFlag
+	case testing.Short():
+		return 100
+	default:
+		return 500
+	}
+}
+
+// totals add up what runs contain.
+type totals struct {
+	Seeds   int
+	Turns   uint64
+	Virtual time.Duration
+	Counts
+	Network simnet.Counts
+}
+
+func (t *totals) add(r *Result) {
+	t.Seeds++
+	t.Turns += r.Turns
+	t.Virtual += r.Time
+	t.Counts.add(r.Counts)
+	t.Network.Add(r.Network)
+}
+
+// runJobs runs the seeds in as many processes, each with one thread.
+func runJobs(t *testing.T) {
+	t.Helper()
+	each := (seedCount() + *jobsFlag - 1) / *jobsFlag
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for job := range *jobsFlag {
+		wg.Go(func() {
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSeeds$",
+				"-test.v", "-test.timeout=0",
+				fmt.Sprintf("-from=%d", *fromFlag+uint64(job*each)),
+				fmt.Sprintf("-seeds=%d", each), fmt.Sprintf("-shrink=%d", *shrinkFlag))
+			cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+			out, err := cmd.CombinedOutput()
+			t.Logf("%s", out)
+			if err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

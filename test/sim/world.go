@@ -41,7 +41,7 @@ type World struct {
 	reached map[raftyard.GroupID]reached
 
 	active  []*Fault // that have begun and not ended
-	failure *Failure
+	failure *BrokenError
 	leaks   []string
 	restore func()
 }
@@ -88,17 +88,17 @@ func (w *World) count(h *host) {
 	}
 }
 
-// A Failure is what a run has found.
-type Failure struct {
+// A BrokenError is what a run has found.
+type BrokenError struct {
 	Rule string // what does not hold; the same for the same kind of failure
 	Err  error
 }
 
 // Error returns the rule and the details.
-func (f *Failure) Error() string { return f.Rule + ": " + f.Err.Error() }
+func (f *BrokenError) Error() string { return f.Rule + ": " + f.Err.Error() }
 
 // Unwrap returns the details.
-func (f *Failure) Unwrap() error { return f.Err }
+func (f *BrokenError) Unwrap() error { return f.Err }
 
 // epoch is when every simulation begins.
 func epoch() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
@@ -206,23 +206,23 @@ func (w *World) judge() {
 // fail ends the run.
 func (w *World) fail(rule string, err error) {
 	if w.failure == nil {
-		w.failure = &Failure{Rule: rule, Err: err}
+		w.failure = &BrokenError{Rule: rule, Err: err}
 		w.log(0, "VIOLATED", w.failure.Error())
 	}
 	w.turns.Fail(w.failure)
 }
 
 // result returns why the run has failed, or nil.
-func (w *World) result() *Failure {
+func (w *World) result() *BrokenError {
 	if w.failure != nil || w.turns.Err() == nil {
 		return w.failure
 	}
 	err := w.turns.Err()
 	if p, ok := errors.AsType[*turns.PanicError](err); ok {
-		return &Failure{Rule: "panic: " + fmt.Sprint(p.Value), Err: err}
+		return &BrokenError{Rule: "panic: " + fmt.Sprint(p.Value), Err: err}
 	}
 	what, _, _ := strings.Cut(err.Error(), " at ")
-	return &Failure{Rule: what, Err: err}
+	return &BrokenError{Rule: what, Err: err}
 }
 
 func (w *World) log(id raftyard.NodeID, what, text string) {
