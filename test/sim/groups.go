@@ -7,11 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/node/registry"
 	"github.com/raftyard/raftyard/test/sim/internal/check"
 )
 
@@ -98,20 +97,20 @@ func (w *World) create(g *groupInfo) {
 	w.wanted(g)
 }
 
-// learn finds out which incarnation a group has. A node that is behind may still tell
-// of the one before.
+// learn asks the registry which incarnation a group has.
 func (w *World) learn(g *groupInfo) bool {
-	before := g.incarnation
 	err := w.admin(func(ctx context.Context, n *node.Node) error {
-		st, err := n.Group(ctx, g.id)
-		if err != nil {
-			return err
-		}
-		id, err := uuid.Parse(st.Incarnation)
-		g.incarnation = raftyard.Incarnation(id)
-		return err
+		return node.View(ctx, n, raftyard.SystemGroup, node.Linearizable,
+			func(reg *registry.Registry) error {
+				rec, ok := reg.Group(g.id)
+				if !ok || rec.Deleted {
+					return node.ErrGroupNotFound
+				}
+				g.incarnation = rec.Incarnation
+				return nil
+			})
 	})
-	return err == nil && g.incarnation != before
+	return err == nil
 }
 
 // wanted tells the checker where the group shall be.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/raftyard/raftyard"
@@ -53,6 +54,12 @@ type host struct {
 	broken    bool          // a sync has failed since the start
 	ambush    time.Duration // it crashes so soon after it next gets a snapshot, if not zero
 
+	commits int // of its disk before this start
+	changed int // of its disk when the replicas were last others
+
+	// noted are the commits of its disk when the store noted, twice, how far it is.
+	noted [2]int
+
 	lost  bool // its disk was lost: it shall be no member any more
 	wiped bool // it came back with an empty one
 }
@@ -69,7 +76,10 @@ func (w *World) newHost(id raftyard.NodeID) *host {
 var errSync = errors.New("injected failure of a sync")
 
 // beforeSync is what a sync takes, or how it fails.
-func (h *host) beforeSync(string) error {
+func (h *host) beforeSync(what string) error {
+	if strings.HasSuffix(what, "/sequence") {
+		h.noted[0], h.noted[1] = h.noted[1], h.disk.Stats().Commits
+	}
 	d := time.Duration(0)
 	for _, most := range []time.Duration{h.w.setup.syncTime, h.slow} {
 		if most > 0 {
@@ -109,6 +119,8 @@ func (h *host) start() {
 	h.w.counts.Starts++
 	h.state = starting
 	h.broken = false
+	h.commits = h.disk.Stats().Commits
+	h.noted = [2]int{}
 	st := h.w.turns.NewStation(fmt.Sprintf("n%d.%d", h.id, h.starts), h.w.wallClock(), h.rate)
 	st.Tag = uint64(h.id)
 	h.st = st
@@ -284,7 +296,11 @@ func (h *host) look() {
 	if h.examine == nil {
 		return
 	}
+	before := len(h.seen.Stored)
 	h.seen = h.examine()
+	if len(h.seen.Stored) != before {
+		h.changed = h.disk.Stats().Commits
+	}
 	for i := range h.seen.Replicas {
 		if r := &h.seen.Replicas[i]; h.broken && r.Fault != nil {
 			h.w.check.Excuse(check.Identity{

@@ -102,17 +102,23 @@ func crashAll(w *World, f *Fault) {
 
 // wipe takes a node's disk, as soon as every group can do without it.
 func wipe(w *World, f *Fault) {
-	w.spend(f, func(h *host) {
+	w.spend(f, func(*host) bool { return true }, func(h *host) {
 		h.wiped = true
 		h.log("loses its disk", "")
 		h.crash((*simdisk.Disk).Wipe, check.LostAll)
 	})
 }
 
-// rot takes the newest commits from a disk: more than since the store has last noted
-// how far it was, or nobody could tell.
+// rot takes the newest commits from a disk: more than since the store has noted how
+// far it is, or nobody could tell, and none that made a replica or buried one, which
+// the store does not notice to be missing.
 func rot(w *World, f *Fault) {
-	w.spend(f, func(h *host) {
+	telling := func(h *host) bool {
+		n := h.disk.Stats().Commits
+		return n-h.commits >= rotten && h.noted[0] > 0 && n-h.noted[0] < rotten &&
+			n-h.changed > rotten
+	}
+	w.spend(f, telling, func(h *host) {
 		h.log("loses the end of its log", "")
 		h.crash(func(d *simdisk.Disk) { d.LoseTail(rotten) }, check.LostSome)
 	})
@@ -121,13 +127,14 @@ func rot(w *World, f *Fault) {
 // rotten is how many commits a disk loses that rots, as many as it remembers.
 const rotten = 64
 
-// spend does something to a node that loses its disk for good, when it can be spared.
-func (w *World) spend(f *Fault, lose func(*host)) {
+// spend does something to a node that loses its disk for good, when it can be spared
+// and is ripe.
+func (w *World) spend(f *Fault, ripe func(*host) bool, lose func(*host)) {
+	h := w.host(f.Node)
 	w.every(50*time.Millisecond, func() bool {
-		if !w.working || !w.dispensable(f.Node) {
+		if !w.working || !w.dispensable(f.Node) || !ripe(h) {
 			return !w.working
 		}
-		h := w.host(f.Node)
 		h.lost = true
 		h.downUntil = w.turns.Time() + f.For
 		lose(h)

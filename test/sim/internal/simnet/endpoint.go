@@ -226,7 +226,7 @@ func (e *Endpoint) Close() error {
 	e.gone()
 	for _, c := range e.conns {
 		c.life++
-		for _, r := range append(c.queued, c.flight...) {
+		for _, r := range slices.Concat(c.queued, c.flight) {
 			r.end(nil, fmt.Errorf("%w: %w", transport.ErrUnknown, transport.ErrClosed))
 		}
 		c.queued, c.flight, c.held = nil, nil, nil
