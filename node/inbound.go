@@ -158,15 +158,21 @@ func (n *Node) notice(from raftyard.NodeID, env *transport.Envelope) {
 	case told.Kind == transport.NoticeBehind:
 		n.deliver(r, inbound{r: r, from: from, told: env})
 	case told.Kind == transport.NoticeRemoved && r.id < told.NextReplica:
-		n.lifecycle.destroy(r, remains{
-			Descriptor: group.Descriptor{
-				Group: r.group, Incarnation: r.incarnation,
-				Kind:  r.view.Load().State.Descriptor.Kind,
-				Epoch: told.Epoch, NextReplica: told.NextReplica,
-			},
-			Index: told.Index, Term: told.Term,
-		})
+		last := r.bygone(told.Epoch)
+		last.Index, last.Term = told.Index, told.Term
+		n.lifecycle.destroy(r, last)
 	}
+}
+
+// bygone is what is known of a group when a later epoch than the replica's own shows
+// that it is a member no more. Its id must not come back, and that is all: the next
+// one that the group gives out may be far beyond that of the replica that this node
+// has been given meanwhile.
+func (r *replica) bygone(epoch uint64) remains {
+	return remains{Descriptor: group.Descriptor{
+		Group: r.group, Incarnation: r.incarnation, Kind: r.view.Load().State.Descriptor.Kind,
+		Epoch: epoch, NextReplica: r.id + 1,
+	}}
 }
 
 // isOpen reports whether the node has brought its replicas back. Until then it

@@ -55,10 +55,7 @@ func (n *Node) askAboutStray(ctx context.Context, r *replica) {
 		if member || d.Epoch <= v.State.Descriptor.Epoch || uint64(r.id) >= st.NextReplica {
 			return
 		}
-		n.lifecycle.destroy(r, remains{Descriptor: group.Descriptor{
-			Group: r.group, Incarnation: r.incarnation, Kind: v.State.Descriptor.Kind,
-			Epoch: d.Epoch, NextReplica: raftyard.ReplicaID(st.NextReplica),
-		}})
+		n.lifecycle.destroy(r, r.bygone(d.Epoch))
 		return
 	}
 }

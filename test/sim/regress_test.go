@@ -1,0 +1,57 @@
+package sim
+
+import (
+	"context"
+	"testing"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// setMembers changes the members of group 1, and waits for it if it says so.
+func setMembers(s *Script, at raftyard.NodeID, m node.Members, wait bool) error {
+	return s.On(at, func(ctx context.Context, n *node.Node) error {
+		_, err := n.SetMembers(ctx, 1, m, wait)
+		return err
+	})
+}
+
+// TestComesBackBeforeItHears removes a member that is cut off, and adds one on the
+// same node again before the first one has heard of that. What it is told must not
+// keep its successor from coming.
+func TestComesBackBeforeItHears(t *testing.T) {
+	s := Start(t, Config{Seed: 4, Nodes: 3, Groups: 1})
+	s.Until("group 1 has a leader", func() bool { return s.Leader(1) != 0 })
+	away := other(s.Leader(1))
+	stay := other(away)
+	rest := []raftyard.NodeID{stay, other(away, stay)}
+	s.Isolate(away)
+	if err := setMembers(s, stay, node.Members{Voters: rest}, true); err != nil {
+		t.Fatal(err)
+	}
+	again := node.Members{Voters: rest, Learners: []raftyard.NodeID{away}}
+	if err := setMembers(s, stay, again, false); err != nil {
+		t.Fatal(err)
+	}
+	s.Until("the successor is a member", func() bool {
+		r, ok := s.replica(s.Leader(1), 1)
+		_, member := r.State.Descriptor.MemberOn(away)
+		return ok && member
+	})
+	s.Intercept(func(env *transport.Envelope) Verdict {
+		if env.Group == 1 && env.To.Node == away && env.Message != nil {
+			return Verdict{Hold: "for the successor"}
+		}
+		return Verdict{}
+	})
+	s.Heal()
+	s.Until("the first one is gone", func() bool { _, ok := s.replica(away, 1); return !ok })
+	s.Intercept(nil)
+	s.Release("for the successor", false)
+	res, err := s.Propose(stay, 1, put("k", "v"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Until("the successor has all", func() bool { return s.Applied(away, 1) >= res.Index })
+}
