@@ -5,6 +5,7 @@ package test
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -26,6 +27,9 @@ func (x *chaos) settle(before []uint64, end func()) {
 	ready := time.Since(mended)
 	slowest := x.progress(mended)
 	end()
+	x.report(before, row{"after the faults", fmt.Sprintf(
+		"all nodes ready in %.1fs, all groups write through all nodes in %.1fs",
+		ready.Seconds(), slowest.Seconds())})
 	final := x.moveToTheEnd()
 	x.rec.tally.check(t)
 	x.operated.check(t)
@@ -50,9 +54,6 @@ func (x *chaos) settle(before []uint64, end func()) {
 			})
 		}
 	}
-	x.report(before, row{"after the faults", fmt.Sprintf(
-		"all nodes ready in %.1fs, all groups write through all nodes in %.1fs",
-		ready.Seconds(), slowest.Seconds())})
 	x.rec.check(t)
 }
 
@@ -93,13 +94,21 @@ func (x *chaos) moveToTheEnd() [][]raftyard.NodeID {
 		final[i] = ids(x.some(dice, 3))
 		slices.Sort(final[i])
 	}
+	begun := time.Now()
 	err := eachGroup(x.groups, 8, func(i int, g raftyard.GroupID) error {
-		m := client.Members{Voters: final[i]}
-		a := x.c.Nodes()[i%chaosNodes].SetMembers(x.t.Context(), g, m, moveLimit)
-		if a.Error() != nil {
-			return fmt.Errorf("move group %d to %v: %w", g, final[i], a.Error())
+		for {
+			m := client.Members{Voters: final[i]}
+			a := x.c.Nodes()[i%chaosNodes].SetMembers(x.t.Context(), g, m, moveLimit)
+			if a.Error() == nil {
+				return nil
+			}
+			// The last change that an operator asked for may still be under way.
+			if a.Why != client.CodeChangeUnderWay || time.Since(begun) > moveLimit {
+				x.describe(g)
+				return fmt.Errorf("move group %d to %v: %w", g, final[i], a.Error())
+			}
+			x.pause()
 		}
-		return nil
 	})
 	if err != nil {
 		x.t.Fatal(err)
@@ -112,4 +121,17 @@ func (x *chaos) moveToTheEnd() [][]raftyard.NodeID {
 		}
 	}
 	return final
+}
+
+// pause keeps the test from asking again at once.
+func (x *chaos) pause() { pauseFor(x.t.Context().Done(), 100*time.Millisecond) }
+
+// describe logs what each node knows of a group that does not go on.
+func (x *chaos) describe(g raftyard.GroupID) {
+	for _, n := range x.c.Nodes() {
+		a := n.Do(x.t.Context(), cluster.Request{
+			Method: http.MethodGet, Path: cluster.GroupPath(g, "/raft"),
+		})
+		x.t.Logf("group %d on node %d: %d %s", g, n.ID(), a.Status, a.Body)
+	}
 }
