@@ -28,6 +28,9 @@ type groupInfo struct {
 	last map[string]string // a value that each key has had
 }
 
+// moving reports whether the group is about to be another, or elsewhere.
+func (g *groupInfo) moving() bool { return !g.created || g.dying || g.busy }
+
 // wished reports whether the voters are those that the group was asked to have.
 func (g *groupInfo) wished(voters []group.Member) bool {
 	nodes := make([]raftyard.NodeID, 0, len(voters))

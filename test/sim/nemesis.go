@@ -146,7 +146,7 @@ func (w *World) spend(f *Fault, ripe func(*host) bool, lose func(*host)) {
 // one, be known to all, and be one of three voters at the least wherever it is one.
 // While members are changed nobody can tell.
 func (w *World) dispensable(id raftyard.NodeID) bool {
-	if len(w.hosts) < 3 {
+	if len(w.hosts) < 3 || slices.ContainsFunc(w.groups, (*groupInfo).moving) {
 		return false
 	}
 	for _, h := range w.hosts {
@@ -367,6 +367,7 @@ func (w *World) heal() {
 	w.log(0, "HEALED", "")
 	w.active = nil
 	w.net.Heal(w.ids())
+	w.net.Calm()
 	for _, h := range w.hosts {
 		h.slow, h.failSync, h.downUntil, h.ambush = 0, false, 0, 0
 		if h.state != down {

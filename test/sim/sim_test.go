@@ -22,6 +22,7 @@ var (
 	jobsFlag     = flag.Int("jobs", 1, "in how many processes TestSeeds runs them")
 	opsFlag      = flag.Int("ops", 0, "what each client of TestSeed asks")
 	clientsFlag  = flag.Int("clients", 0, "how many clients TestSeed has")
+	hashesFlag   = flag.Bool("hashes", false, "show the hash of each seed, to compare runs")
 	shrinkFlag   = flag.Int("shrink", shrinkBudget, "most runs spent on a smaller failure")
 	scheduleFlag = flag.String("schedule", "", "a file with the schedule of TestSeed")
 )
@@ -74,6 +75,9 @@ func TestSeeds(t *testing.T) {
 			t.Fatal(err)
 		}
 		sum.add(r)
+		if *hashesFlag {
+			t.Logf("seed %d: hash %016x", r.Seed, r.Hash)
+		}
 		switch {
 		case r.Failure == nil:
 		case first[r.Failure.Rule] == nil:

@@ -70,6 +70,7 @@ type Network struct {
 	intercept func(env *transport.Envelope) Verdict
 	held      []*hold
 	counts    Counts
+	calm      bool
 }
 
 // Counts are what a network has done.
@@ -137,6 +138,10 @@ func (n *Network) Heal(nodes []raftyard.NodeID) {
 	}
 }
 
+// Calm ends the now and then long latency, which can be longer than the patience of
+// a group.
+func (n *Network) Calm() { n.calm = true }
+
 func (n *Network) route(r Route) *Faults {
 	f := n.faults[r]
 	if f == nil {
@@ -165,7 +170,7 @@ func (n *Network) cutChanged(r Route, cut bool) {
 // latency is how long something takes now on a route.
 func (n *Network) latency(f *Faults) time.Duration {
 	d := n.cfg.Latency + time.Duration(n.dice.Int64N(int64(n.cfg.Latency)))
-	if n.dice.Uint32()&255 == 0 {
+	if n.dice.Uint32()&255 == 0 && !n.calm {
 		d *= 20
 	}
 	if f.Jitter > 0 {
