@@ -47,8 +47,12 @@ func (l *lifecycle) attend(r *replica) {
 // replica leads. Any later leader goes on from wherever the group is.
 func (w *worker) steer(r *replica) {
 	s := &r.steering
-	if r.leader.Role != group.Leader || s.changing || s.transfer != nil || w.node.isClosing() {
+	if r.leader.Role != group.Leader || w.node.isClosing() {
 		return
+	}
+	if s.changing || s.transfer != nil {
+		s.unmet, s.why = true, "another change or a transfer is under way"
+		return // the next tick looks again
 	}
 	d := r.meta.State.Descriptor
 	want := group.Want{Voters: s.want.Voters, Learners: s.want.Learners}

@@ -55,3 +55,38 @@ func TestComesBackBeforeItHears(t *testing.T) {
 	}
 	s.Until("the successor has all", func() bool { return s.Applied(away, 1) >= res.Index })
 }
+
+// TestMembersChangeDuringTransfer asks for other members while a transfer of the
+// leadership to a node that is cut off is under way. They must be reached when it is
+// over.
+func TestMembersChangeDuringTransfer(t *testing.T) {
+	s := Start(t, Config{Seed: 5, Nodes: 3, Groups: 1})
+	s.Until("group 1 has a leader", func() bool { return s.Leader(1) != 0 })
+	leader, system := s.Leader(1), s.Leader(raftyard.SystemGroup)
+	away := other(leader, system)
+	if leader == system {
+		away = other(leader)
+	}
+	s.Isolate(away)
+	transferred := s.Begin(leader, func(ctx context.Context, n *node.Node) error {
+		return n.TransferLeader(ctx, 1, away)
+	})
+	decided := s.Begin(system, func(ctx context.Context, n *node.Node) error {
+		rest := node.Members{Voters: []raftyard.NodeID{leader, other(leader, away)}}
+		_, err := n.SetMembers(ctx, 1, rest, false)
+		return err
+	})
+	s.Until("both have ended", func() bool {
+		over, _ := transferred()
+		done, _ := decided()
+		return over && done
+	})
+	if _, err := decided(); err != nil {
+		t.Fatal(err)
+	}
+	s.Until("the member is gone", func() bool {
+		r, ok := s.replica(leader, 1)
+		_, member := r.State.Descriptor.MemberOn(away)
+		return ok && !member
+	})
+}
