@@ -237,6 +237,8 @@ func (r *replica) compactTo(index uint64) uint64 {
 // endSnapshot notes a snapshot that is durable.
 func (w *worker) endSnapshot(r *replica, res snapshotResult) {
 	r.snap.index = max(r.snap.index, res.at.applied)
+	first, _ := r.log.Bounds()
+	r.raft.Compacted(first - 1)
 	w.node.metrics.snapshotsTaken.Add(1)
 	w.removeObsolete(r)
 	r.schedule(false)
