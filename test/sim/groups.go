@@ -172,6 +172,19 @@ func (w *World) setMembers(g *groupInfo, m node.Members) error {
 	return err
 }
 
+// epoch returns the newest epoch of a group that any of its replicas is at.
+func (w *World) epoch(g *groupInfo) (epoch uint64) {
+	for _, h := range w.hosts {
+		for i := range h.seen.Replicas {
+			r := &h.seen.Replicas[i]
+			if r.Group == g.id && r.Incarnation == g.incarnation {
+				epoch = max(epoch, r.State.Descriptor.Epoch)
+			}
+		}
+	}
+	return epoch
+}
+
 // settle has every group get the members that it was last asked to have, after the
 // last fault.
 func (w *World) settle() (done func() bool) {
@@ -183,6 +196,9 @@ func (w *World) settle() (done func() bool) {
 			w.await(func() bool { return g.created && !g.dying && !g.busy })
 			for w.setMembers(g, w.without(g.wish)) != nil {
 				w.clients.Sleep(context.Background(), 100*time.Millisecond)
+				// A change that cannot be reached any more, because of a disk that is
+				// lost, is replaced by whoever knows how far it has come.
+				g.wish.ExpectEpoch = w.epoch(g)
 			}
 			w.wanted(g)
 		})

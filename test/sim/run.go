@@ -79,7 +79,8 @@ func (w *World) recover(done func() bool) bool {
 	ok := w.turns.Until(func() bool { return late() || (done() && settled()) })
 	if ok && late() {
 		w.fail("rule 19 (resolved)", fmt.Errorf(
-			"clients or administration are not done %v after the last fault", w.patience()))
+			"clients or administration are not done %v after the last fault: %q waits",
+			w.patience(), w.clients.Processes()))
 	}
 	if !ok {
 		return false
