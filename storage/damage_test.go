@@ -280,3 +280,33 @@ func TestUnreadableNewestRecordIsNotALostTail(t *testing.T) {
 		}
 	}
 }
+
+// TestLostTailWithAllReplicas loses the batch that made the only replica. There is
+// nothing to mark as damaged, and a store without replicas looks like one at its first
+// start: whoever opened it would make the replica again, without what it has vouched
+// for.
+func TestLostTailWithAllReplicas(t *testing.T) {
+	o := testOptions(t.TempDir())
+	s := mustOpen(t, o)
+	mustClose(t, s)
+	copied := filepath.Join(t.TempDir(), "old")
+	if err := copyStore(o.Dir, copied); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, o)
+	mustCommit(t, s, func(b *Batch) { b.Create(testReplica(1), Update{}) })
+	mustClose(t, s)
+	if err := errors.Join(os.RemoveAll(filepath.Join(o.Dir, logName)),
+		os.Rename(filepath.Join(copied, logName), filepath.Join(o.Dir, logName))); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s, err := Open(o)
+		if err == nil {
+			mustClose(t, s)
+		}
+		if !errors.Is(err, ErrDamaged) {
+			t.Errorf("Open = %v, want ErrDamaged", err)
+		}
+	}
+}

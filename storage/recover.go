@@ -116,6 +116,11 @@ func (s *Store) take(f *found) {
 func (s *Store) lostTail(newest, noted uint64) error {
 	text := fmt.Sprintf("the store has lost its newest batches: it ends with batch %d,"+
 		" batch %d was durable", newest, noted)
+	if !slices.ContainsFunc(s.Replicas(), func(r Replica) bool { return r.Tombstone == nil }) {
+		// Nobody is left to bear the mark. Replicas that were lost altogether would
+		// be made again, and know nothing of what they once vouched for.
+		return fmt.Errorf("%w: %s, and has no replica left: replace the node", ErrDamaged, text)
+	}
 	s.opts.Logger.Error("all replicas are damaged", slog.String("error", text))
 	w := &s.writer
 	size := recordCharge + int64(len(text))
