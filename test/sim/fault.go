@@ -20,6 +20,7 @@ const (
 	Stop      FaultKind = "stop"     // Node is closed in order, and starts again after For
 	CrashAll  FaultKind = "crashall" // every node loses power for For
 	Rot       FaultKind = "rot"      // Node crashes, and its disk has lost what it had durably
+	Trip      FaultKind = "trip"     // Node loses power in its N-th sync from now, for For
 	Ambush    FaultKind = "ambush"   // Node crashes, within N ms, when it next gets a snapshot
 	Tear      FaultKind = "tear"     // a chunk of any snapshot breaks its stream with N percent
 	Wipe      FaultKind = "wipe"     // Node crashes and comes back with an empty disk

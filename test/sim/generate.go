@@ -39,7 +39,8 @@ func (m *maker) favourites() []FaultKind {
 	all := []FaultKind{
 		Crash, Crash, Kill, Stop, CrashAll, Pause, Stall, SlowDisk, FailDisk, Cut, Split,
 		Isolate, Flaky, Flaky, SlowNet, LagBehind, LagBehind, Transfer, Members, Members,
-		Snapshot, Recreate, Tear, swizzle, flap, storm, surprise, surprise,
+		Snapshot, Recreate, Tear, Trip, Trip, Trip, swizzle, flap, storm, surprise, surprise,
+		surprise,
 	}
 	m.d.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all[:3+m.d.IntN(len(all)-3)]
@@ -81,6 +82,9 @@ func (m *maker) add(kind FaultKind) {
 		f.For = m.between(time.Millisecond, 2*time.Second)
 	case Pause, Stall:
 		f.For = m.between(10*time.Millisecond, 3*time.Second)
+	case Trip:
+		f.N = 1 + m.d.Uint64N(1+m.d.Uint64N(40))
+		f.For = m.between(time.Millisecond, 500*time.Millisecond)
 	case Tear:
 		f.Node, f.N = 0, 10+m.d.Uint64N(60)
 		f.For = m.between(500*time.Millisecond, 4*time.Second)
@@ -136,6 +140,7 @@ func (m *maker) pattern(kind FaultKind, f Fault) {
 		}
 	case surprise:
 		f.Group = m.group()
+		f.At /= 2 // it takes a while until a log is cut
 		f.Kind, f.For = LagBehind, 4*time.Second
 		m.out = append(m.out, f)
 		f.For = 4*time.Second + m.between(0, time.Second)

@@ -52,10 +52,11 @@ type host struct {
 	slow      time.Duration // what a sync takes at the most, beyond the usual
 	failSync  bool          // the next sync fails
 	broken    bool          // a sync has failed since the start
+	trip      uint64        // it crashes in so many syncs, if not zero
+	tripFor   time.Duration // and is down for so long then
 	ambush    time.Duration // it crashes so soon after it next gets a snapshot, if not zero
 
 	commits int // of its disk before this start
-	changed int // of its disk when the replicas were last others
 
 	// noted are the commits of its disk when the store noted, twice, how far it is.
 	noted [2]int
@@ -80,6 +81,7 @@ func (h *host) beforeSync(what string) error {
 	if strings.HasSuffix(what, "/sequence") {
 		h.noted[0], h.noted[1] = h.noted[1], h.disk.Stats().Commits
 	}
+	h.stumble()
 	d := time.Duration(0)
 	for _, most := range []time.Duration{h.w.setup.syncTime, h.slow} {
 		if most > 0 {
@@ -94,6 +96,23 @@ func (h *host) beforeSync(what string) error {
 		return errSync
 	}
 	return nil
+}
+
+// stumble ends the node in a sync if this is the one.
+func (h *host) stumble() {
+	if h.trip == 0 {
+		return
+	}
+	if h.trip--; h.trip > 0 {
+		return
+	}
+	st := h.st
+	h.w.turns.After(0, func() {
+		if h.st == st {
+			h.w.crash(h.id, h.tripFor)
+		}
+	})
+	h.st.Until(func() bool { return false })
 }
 
 // restartLater is what an operator does about a disk that has failed: state machines
@@ -248,7 +267,13 @@ func (h *host) streamed() {
 		return
 	}
 	d := time.Duration(h.w.luck.Int64N(int64(h.ambush)))
-	h.ambush = 0
+	if h.w.luck.IntN(2) == 0 {
+		h.ambush = 0 // or else it crashes in the next attempt, too
+	}
+	if h.w.luck.IntN(2) == 0 { // in one of the syncs that follow, wherever that is
+		h.trip, h.tripFor = 1+h.w.luck.Uint64N(8), d
+		return
+	}
 	st := h.st
 	h.w.turns.After(d, func() {
 		if h.st == st && h.state != down {
@@ -296,11 +321,7 @@ func (h *host) look() {
 	if h.examine == nil {
 		return
 	}
-	before := len(h.seen.Stored)
 	h.seen = h.examine()
-	if len(h.seen.Stored) != before {
-		h.changed = h.disk.Stats().Commits
-	}
 	for i := range h.seen.Replicas {
 		if r := &h.seen.Replicas[i]; h.broken && r.Fault != nil {
 			h.w.check.Excuse(check.Identity{

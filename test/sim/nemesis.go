@@ -24,6 +24,7 @@ var faultActions = map[FaultKind]func(w *World, f *Fault){
 	CrashAll: crashAll,
 	Wipe:     wipe,
 	Rot:      rot,
+	Trip:     trip,
 	Ambush:   ambush,
 	Tear:     activate,
 	Pause:    func(w *World, f *Fault) { w.pause(f.Node, f.For) },
@@ -110,13 +111,11 @@ func wipe(w *World, f *Fault) {
 }
 
 // rot takes the newest commits from a disk: more than since the store has noted how
-// far it is, or nobody could tell, and none that made a replica or buried one, which
-// the store does not notice to be missing.
+// far it is, or nobody could tell.
 func rot(w *World, f *Fault) {
 	telling := func(h *host) bool {
 		n := h.disk.Stats().Commits
-		return n-h.commits >= rotten && h.noted[0] > 0 && n-h.noted[0] < rotten &&
-			n-h.changed > rotten
+		return n-h.commits >= rotten && h.noted[0] > 0 && n-h.noted[0] < rotten
 	}
 	w.spend(f, telling, func(h *host) {
 		h.log("loses the end of its log", "")
@@ -172,6 +171,12 @@ func (w *World) dispensable(id raftyard.NodeID) bool {
 
 func ambush(w *World, f *Fault) {
 	w.host(f.Node).ambush = time.Duration(f.N) * time.Millisecond
+}
+
+// trip has a node crash where its disk has what was written, and not for sure.
+func trip(w *World, f *Fault) {
+	h := w.host(f.Node)
+	h.trip, h.tripFor = max(f.N, 1), f.For
 }
 
 func stall(w *World, f *Fault) {
@@ -369,7 +374,7 @@ func (w *World) heal() {
 	w.net.Heal(w.ids())
 	w.net.Calm()
 	for _, h := range w.hosts {
-		h.slow, h.failSync, h.downUntil, h.ambush = 0, false, 0, 0
+		h.slow, h.failSync, h.downUntil, h.ambush, h.trip = 0, false, 0, 0, 0
 		if h.state != down {
 			h.st.Unpause()
 		}

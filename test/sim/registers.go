@@ -78,7 +78,10 @@ func (c *Client) one(g *groupInfo, op linear.Op) {
 		raw, err = c.Propose(g.id, machine.Encode(op))
 	}
 	if err == nil {
-		res, err = machine.Decode(raw.Data)
+		if res, err = machine.Decode(raw.Data); err != nil {
+			c.w.fail("answers", fmt.Errorf("group %d: %+v was answered by %q: %w",
+				g.id, op, raw.Data, err))
+		}
 	}
 	over := g.dying || g.generation != generation
 	switch {
