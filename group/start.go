@@ -45,6 +45,9 @@ func New(c Config) (*Replica, error) {
 		reads:     reads{replica: c.Replica, boot: boot, limit: c.Limits.MaxReads},
 	}
 	r.log = &logView{Storage: c.Storage, start: start.hard, replica: r}
+	if mutant.On(mutant.TruncatePast) {
+		r.log.first = start.first
+	}
 	if r.rn, err = newRawNode(c, r.log, start.applied); err != nil {
 		return nil, err
 	}
@@ -195,6 +198,7 @@ type logView struct {
 
 	start   hardState
 	replica *Replica
+	first   uint64 // of a planted bug
 }
 
 // InitialState implements raft.Storage.
@@ -204,6 +208,14 @@ func (l *logView) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 		cs = l.replica.state.Descriptor.ConfState()
 	}
 	return l.start.proto(), cs, nil
+}
+
+// FirstIndex implements raft.Storage.
+func (l *logView) FirstIndex() (uint64, error) {
+	if mutant.On(mutant.TruncatePast) && l.first != 0 {
+		return l.first, nil
+	}
+	return l.Storage.FirstIndex()
 }
 
 // Term implements raft.Storage.
@@ -218,7 +230,7 @@ func (l *logView) Term(index uint64) (uint64, error) {
 // Entries implements raft.Storage.
 func (l *logView) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	if mutant.On(mutant.TruncatePast) {
-		first, err := l.FirstIndex()
+		first, err := l.Storage.FirstIndex()
 		if err != nil {
 			return nil, err
 		}

@@ -44,17 +44,18 @@ func (s *Store) commitOps(ops []op, bytes int64) error {
 }
 
 // commitTorn is the bug of [mutant.TornUpdate]: the log is written first, the hard
-// state that belongs to it after that.
+// state and the meta that belong to it after that.
 func (s *Store) commitTorn(b *Batch) error {
 	first := slices.Clone(b.ops)
 	var rest []op
 	for i := range first {
 		o := &first[i]
-		if o.kind == opUpdate && o.update.HardState != nil && len(o.update.Entries) > 0 {
+		u := &o.update
+		if o.kind == opUpdate && (len(u.Entries) > 0 || u.Snapshot != nil) {
 			rest = append(rest, op{
-				kind: opUpdate, group: o.group, update: Update{HardState: o.update.HardState},
+				kind: opUpdate, group: o.group, update: Update{HardState: u.HardState, Meta: u.Meta},
 			})
-			o.update.HardState = nil
+			u.HardState, u.Meta = nil, nil
 		}
 	}
 	if err := s.commitOps(first, b.bytes); err != nil || len(rest) == 0 {
