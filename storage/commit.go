@@ -52,9 +52,8 @@ func (s *Store) commitTorn(b *Batch) error {
 		o := &first[i]
 		u := &o.update
 		if o.kind == opUpdate && (len(u.Entries) > 0 || u.Snapshot != nil) {
-			rest = append(rest, op{
-				kind: opUpdate, group: o.group, update: Update{HardState: u.HardState, Meta: u.Meta},
-			})
+			late := Update{HardState: u.HardState, Meta: u.Meta}
+			rest = append(rest, op{kind: opUpdate, group: o.group, update: late})
 			u.HardState, u.Meta = nil, nil
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -175,7 +177,7 @@ func (f *faulty) loseTail(t *rapid.T) {
 	if f.disk.LoseTail(rapid.IntRange(1, most).Draw(t, "batches")) == 0 {
 		t.Fatal("nothing was lost")
 	}
-	if f.anonymous(t) {
+	if f.anonymous(t) || f.deserted(t) {
 		f.replace(t)
 		return
 	}
@@ -215,6 +217,29 @@ func (f *faulty) anonymous(t *rapid.T) bool {
 	if _, err := OpenOn(f.opts, f.on); !errors.Is(err, ErrDamaged) {
 		t.Fatalf("Open of a database that is nobody's = %v, want ErrDamaged", err)
 	}
+	return true
+}
+
+// deserted reports whether no replica is left that could bear the mark, so that the
+// store must not open at all, however often it is tried.
+func (f *faulty) deserted(t *rapid.T) bool {
+	for range 2 {
+		s, err := OpenOn(f.opts, f.on)
+		switch {
+		case err == nil:
+			alive := func(r Replica) bool { return r.Tombstone == nil }
+			if !slices.ContainsFunc(s.Replicas(), alive) {
+				t.Fatal("Open of a store without its newest batches, and nobody to say so")
+			}
+			if err = s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return false
+		case !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "no replica left"):
+			t.Fatal(err)
+		}
+	}
+	f.count["nobody left"]++
 	return true
 }
 
