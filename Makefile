@@ -41,6 +41,12 @@ stress: ## Repeat RUN in PKG, to shake out flakes: make stress PKG=./node RUN=Te
 	$(GO) test -race -count=$(COUNT) -failfast -run '$(RUN)' $(PKG)
 
 # Three parts, each with its own measure. All run, whichever fails.
+.PHONY: mutants
+mutants: ## Plant bugs, one after the other, and see that the tests find each.
+	$(GO) test -tags mutants -v -count=1 -run TestMutants ./test/sim -seeds 1000
+	$(GO) test -tags mutants -count=1 \
+	  -run 'TestTornUpdate|TestClampTail|TestSkippedSync' ./storage ./internal/simdisk
+
 .PHONY: soak
 soak: ## Hours of it: ROUNDS kills in each crash loop, SEEDS simulations, CHAOS of chaos.
 	@status=0; \

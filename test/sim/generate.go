@@ -83,8 +83,7 @@ func (m *maker) add(kind FaultKind) {
 	case Pause, Stall:
 		f.For = m.between(10*time.Millisecond, 3*time.Second)
 	case Trip:
-		f.N = 1 + m.d.Uint64N(1+m.d.Uint64N(40))
-		f.For = m.between(time.Millisecond, 500*time.Millisecond)
+		f.N, f.For = 1+m.d.Uint64N(1+m.d.Uint64N(40)), m.between(time.Millisecond, time.Second/2)
 	case Tear:
 		f.Node, f.N = 0, 10+m.d.Uint64N(60)
 		f.For = m.between(500*time.Millisecond, 4*time.Second)

@@ -49,7 +49,7 @@ func TestComesBackBeforeItHears(t *testing.T) {
 	s.Until("the first one is gone", func() bool { _, ok := s.replica(away, 1); return !ok })
 	s.Intercept(nil)
 	s.Release("for the successor", false)
-	res, err := s.Propose(stay, 1, put("k", "v"))
+	res, err := s.Propose(stay, 1, aPut())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/raftyard/raftyard/transport"
 )
 
-func put(key, value string) []byte {
-	return machine.Encode(linear.Op{Kind: linear.Put, Key: key, Value: value})
+func aPut() []byte {
+	return machine.Encode(linear.Op{Kind: linear.Put, Key: "k", Value: "v"})
 }
 
 // other returns a node that is none of those.
@@ -50,7 +50,7 @@ func TestHeldAppendIsNotAcknowledged(t *testing.T) {
 		return Verdict{}
 	})
 	done := s.Begin(leader, func(ctx context.Context, n *node.Node) error {
-		_, err := n.Propose(ctx, 1, put("k", "v"))
+		_, err := n.Propose(ctx, 1, aPut())
 		return err
 	})
 	s.Until("both appends are held", func() bool { return s.Held("appends") >= 2 })
@@ -71,7 +71,7 @@ func TestCrashOfTheLeaderLosesNothing(t *testing.T) {
 	s := Start(t, Config{Seed: 2})
 	s.Until("group 1 has a leader", func() bool { return s.Leader(1) != 0 })
 	leader := s.Leader(1)
-	res, err := s.Propose(leader, 1, put("k", "v"))
+	res, err := s.Propose(leader, 1, aPut())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestFollowerThatNeedsASnapshot(t *testing.T) {
 			t.Fatalf("the log of node %d begins at %d after %d writes", s.Leader(1),
 				s.First(s.Leader(1), 1), i)
 		}
-		if _, err := s.Propose(other(behind), 1, put("k", "v")); err != nil {
+		if _, err := s.Propose(other(behind), 1, aPut()); err != nil {
 			t.Fatal(err)
 		}
 	}
