@@ -7,10 +7,6 @@ import (
 	"github.com/dgraph-io/badger/v4"
 )
 
-// discardEvery is how many commits pass before old versions of keys are
-// released to the next compaction.
-const discardEvery = 100
-
 // Commit runs fn with a writable transaction that reads what is committed, and
 // makes its writes durable as one: one record in the write-ahead log and one
 // sync. When fn returns an error nothing is written, and Commit returns that
@@ -47,12 +43,11 @@ func (db *DB) Commit(fn func(*badger.Txn) error) error {
 		return db.failed
 	}
 	db.committed.Store(last + 1)
-	if (last+1)%discardEvery == 0 {
-		// Always below the newest commit, so that whatever compaction drops, the
-		// newest version in the files stays that of the newest commit: recovery and
-		// checkTables count on it.
-		db.SetDiscardTs(db.readers.oldest(last))
-	}
+	// Always below the newest commit, so that whatever compaction drops, the newest
+	// version in the files stays that of the newest commit: recovery and checkTables
+	// count on it. At once, because a compaction that keeps what is hidden brings it,
+	// with the deletion, to where nothing looks at it again.
+	db.SetDiscardTs(db.readers.oldest(last))
 	return nil
 }
 
