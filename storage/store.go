@@ -63,7 +63,9 @@ func OpenOn(o Options, on Backing) (*Store, error) {
 		return nil, fmt.Errorf("storage: open: %w", err)
 	}
 	lock, err := on.Files.Lock(filepath.Join(o.Dir, lockName))
-	if errors.Is(err, vfs.ErrLocked) {
+	if held, ok := errors.AsType[*vfs.LockedError](err); ok {
+		err = fmt.Errorf("%w by %s: %w", ErrLocked, held.Holder, held.Err)
+	} else if errors.Is(err, vfs.ErrLocked) {
 		err = fmt.Errorf("%w: %w", ErrLocked, err)
 	}
 	if err != nil {

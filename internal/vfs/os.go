@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // OS is the file system of the operating system.
@@ -38,9 +39,8 @@ func (o OS) MkdirAll(dir string) error {
 		have = filepath.Dir(have)
 	}
 	// Each name is made durable before anything comes below it. So of those that
-	// are there only the lowest may be one that an interrupted call has left. A
-	// directory that we may not even read is not one in which we made something.
-	if err := o.SyncDir(filepath.Dir(have)); err != nil && !errors.Is(err, fs.ErrPermission) {
+	// are there only the lowest may be one that an interrupted call has left.
+	if err := o.SyncDir(filepath.Dir(have)); err != nil && !notOurs(err) {
 		return err
 	}
 	for _, name := range slices.Backward(missing) {
@@ -53,6 +53,14 @@ func (o OS) MkdirAll(dir string) error {
 	}
 	// What was there may be something else.
 	return os.MkdirAll(dir, dirMode)
+}
+
+// notOurs reports whether an error of SyncDir says that the directory is not one in
+// which we can have made something: we may not read it, or what it is on is read-only
+// or knows no sync.
+func notOurs(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) ||
+		errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EROFS)
 }
 
 // Create implements [FS].
@@ -135,7 +143,11 @@ func (OS) Lock(path string) (io.Closer, error) {
 		if b, rerr := io.ReadAll(io.LimitReader(f, 20)); rerr == nil && len(b) > 0 {
 			holder = "process " + strings.TrimSpace(string(b))
 		}
-		return nil, errors.Join(fmt.Errorf("%w by %s: %w", ErrLocked, holder, err), f.Close())
+		locked := error(&LockedError{Holder: holder, Err: err})
+		if cerr := f.Close(); cerr != nil {
+			locked = errors.Join(locked, cerr)
+		}
+		return nil, locked
 	}
 	err = f.Truncate(0)
 	if err == nil {

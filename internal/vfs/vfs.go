@@ -15,11 +15,25 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
 	"io"
 )
 
 // ErrLocked means that another process, or another owner in this one, has the lock.
 var ErrLocked = errors.New("file is locked")
+
+// A LockedError is an [ErrLocked] that knows who has the lock.
+type LockedError struct {
+	Holder string // such as "process 387"
+	Err    error  // what the system says
+}
+
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("%v by %s: %v", ErrLocked, e.Holder, e.Err)
+}
+
+// Unwrap returns ErrLocked and what the system says.
+func (e *LockedError) Unwrap() []error { return []error{ErrLocked, e.Err} }
 
 // FS is a file system. Its methods may be called from several goroutines.
 //
