@@ -124,10 +124,15 @@ func (pl planner) caughtUp(id raftyard.ReplicaID) bool {
 
 // leave ends a joint configuration, whoever has begun it.
 func (pl planner) leave() Step {
-	// Who leaves must not be the one who knows that it is over: it would be gone before
-	// it has told the others.
-	if step, ok := pl.transfer(); ok {
-		return step
+	leader, ok := pl.d.Member(pl.self)
+	if ok && !leader.Role.newVoter() {
+		// Who leaves must not be the one who knows that it is over: it would be gone
+		// before it has told the others. There is somebody who can follow, or will be:
+		// without a majority of those who come nobody can leave.
+		if step, ok := pl.transfer(); ok && step.Kind == StepTransfer {
+			return step
+		}
+		return pl.handOver(func(m Member) bool { return m.Role.newVoter() })
 	}
 	return Step{Kind: StepLeave, Next: pl.d.LeaveJoint(), Why: "leave the joint configuration"}
 }
@@ -139,27 +144,29 @@ func (pl planner) transfer() (Step, bool) {
 	if !ok || pl.want.role(leader.Node) == Voter && leader.Role.newVoter() {
 		return Step{}, false
 	}
+	wanted := func(m Member) bool { return m.ID != pl.self && pl.want.role(m.Node) == Voter }
+	if !slices.ContainsFunc(pl.d.Voters(), wanted) {
+		return Step{}, false
+	}
+	return pl.handOver(wanted), true
+}
+
+// handOver gives the leadership to the one of some voters that has most of the log,
+// or waits until one has caught up.
+func (pl planner) handOver(eligible func(Member) bool) Step {
 	var best raftyard.ReplicaID
-	found := false
 	for _, m := range pl.d.Voters() {
-		if m.ID == pl.self || pl.want.role(m.Node) != Voter {
-			continue
-		}
-		found = true
-		if pl.caughtUp(m.ID) && (best == 0 || pl.progress[m.ID].Match > pl.progress[best].Match) {
+		if m.ID != pl.self && eligible(m) && pl.caughtUp(m.ID) &&
+			(best == 0 || pl.progress[m.ID].Match > pl.progress[best].Match) {
 			best = m.ID
 		}
 	}
-	switch {
-	case best != 0:
-		return Step{
-			Kind: StepTransfer, To: best,
-			Why: fmt.Sprintf("replica %d leads and is not to stay a voter", pl.self),
-		}, true
-	case found:
-		return pl.wait("no voter that stays has caught up to take the leadership"), true
-	default:
-		return Step{}, false
+	if best == 0 {
+		return pl.wait("no voter that stays has caught up to take the leadership")
+	}
+	return Step{
+		Kind: StepTransfer, To: best,
+		Why: fmt.Sprintf("replica %d leads and is not to stay a voter", pl.self),
 	}
 }
 

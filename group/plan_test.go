@@ -257,6 +257,15 @@ func TestPlan(t *testing.T) {
 			step: StepWait, why: "caught up",
 		},
 		{
+			name: "leave with whoever comes, not only with who is wanted by now",
+			d:    testDescriptor(Outgoing, Incoming, Incoming), self: 1,
+			want: Want{Voters: nodes(1, 2)}, silent: replicas(2), step: StepTransfer, to: 3,
+		},
+		{
+			name: "a leader that comes leaves at once", d: testDescriptor(Incoming, Outgoing),
+			self: 1, want: Want{Voters: nodes(2)}, step: StepLeave, next: "1@1 voter",
+		},
+		{
 			name: "demote the leader", d: testDescriptor(Voter, Voter), self: 1,
 			want: Want{Voters: nodes(2), Learners: nodes(1)}, step: StepTransfer, to: 2,
 		},
