@@ -91,8 +91,9 @@ func (a *appliers) add(r *replica, t task) {
 }
 
 func (a *appliers) run() {
+	busy := a.busy // once: it is on the heap
 	for {
-		a.world.until(a.busy)
+		a.world.until(busy)
 		a.mu.Lock()
 		for len(a.queue) == 0 && !a.closed {
 			a.ready.Wait()

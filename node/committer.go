@@ -104,8 +104,9 @@ func (c *committer) wait(ws []write) []error {
 // run commits until close, then what is left.
 func (c *committer) run() {
 	var spare []write
+	busy := c.busy // once: it is on the heap
 	for {
-		c.world.until(c.busy)
+		c.world.until(busy)
 		c.mu.Lock()
 		for len(c.pending) == 0 && !c.closed {
 			c.ready.Wait()

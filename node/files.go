@@ -45,8 +45,9 @@ func (b *background) start(job func()) {
 }
 
 func (b *background) run() {
+	busy := b.busy // once: it is on the heap
 	for {
-		b.world.until(b.busy)
+		b.world.until(busy)
 		b.mu.Lock()
 		for len(b.jobs) == 0 && !b.closed {
 			b.ready.Wait()

@@ -156,7 +156,9 @@ func (n *Node) notice(from raftyard.NodeID, env *transport.Envelope) {
 	}
 	switch {
 	case told.Kind == transport.NoticeBehind:
-		n.deliver(r, inbound{r: r, from: from, told: env})
+		n.deliver(r, inbound{r: r, from: from, told: &vouched{
+			from: env.From.Replica, index: told.Index, term: told.Term,
+		}})
 	case told.Kind == transport.NoticeRemoved && r.id < told.NextReplica:
 		last := r.bygone(told.Epoch)
 		last.Index, last.Term = told.Index, told.Term

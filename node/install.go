@@ -51,7 +51,7 @@ func (n *Node) receiveSnapshot(
 	defer r.machine.release()
 	st := &stagedSnapshot{name: incomingPrefix + n.world.newID().String(), id: manifest.ID}
 	dir := r.machine.env.Dir
-	if _, err = writeFileSync(n.world.files, dir, st.name, copier{body}); err != nil {
+	if _, err = writeFileSync(n.world.files, dir, st.name, copier{r.whileHere(body)}); err != nil {
 		return err
 	}
 	n.metrics.snapshotsReceived.Add(1)
@@ -75,6 +75,22 @@ func (n *Node) receiveSnapshot(
 	}
 	return nil
 }
+
+// whileHere returns a reader of body that ends when the replica has gone: its files
+// cannot be deleted before that.
+func (r *replica) whileHere(body io.Reader) io.Reader {
+	return readerFunc(func(b []byte) (int, error) {
+		if !r.serving() {
+			return 0, r.goneReason()
+		}
+		return body.Read(b)
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+// Read implements io.Reader.
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 // copier makes an io.Reader an io.WriterTo.
 type copier struct{ io.Reader }

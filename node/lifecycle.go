@@ -145,9 +145,13 @@ func (l *lifecycle) removed(r *replica) {
 }
 
 // destroy has a replica destroyed, of which there is proof that it is removed.
+// What is known of its end best goes into the tombstone.
 func (l *lifecycle) destroy(r *replica, last remains) {
 	l.mu.Lock()
-	l.destroys[r] = last
+	if known, ok := l.destroys[r]; !ok || known.Epoch < last.Epoch ||
+		known.Epoch == last.Epoch && known.Index == 0 {
+		l.destroys[r] = last
+	}
 	l.mu.Unlock()
 	l.poke()
 }

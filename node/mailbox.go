@@ -7,7 +7,6 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
-	"github.com/raftyard/raftyard/transport"
 )
 
 const (
@@ -52,7 +51,13 @@ type inbound struct {
 	r    *replica
 	from raftyard.NodeID
 	m    *raftpb.Message
-	told *transport.Envelope // instead of m: somebody vouches for a commit
+	told *vouched // instead of m
+}
+
+// vouched is an entry of which somebody says that it is committed.
+type vouched struct {
+	from        raftyard.ReplicaID
+	index, term uint64
 }
 
 // proposal is a command for a replica.

@@ -65,14 +65,16 @@ type owned struct {
 
 	dirty bool // stands in the worker's list of replicas to look at
 
-	meta     meta // as last given to the committer
-	peers    map[raftyard.ReplicaID]raftyard.NodeID
-	reads    []waitingRead // by index
-	staged   *stagedSnapshot
-	snap     snapshotting
-	steering steering
-	health   health
-	leader   group.LeaderChange
+	meta      meta // as last given to the committer
+	peers     map[raftyard.ReplicaID]raftyard.NodeID
+	reads     []waitingRead // by index
+	staged    *stagedSnapshot
+	told      *vouched // see tickTold
+	toldTicks int
+	snap      snapshotting
+	steering  steering
+	health    health
+	leader    group.LeaderChange
 }
 
 // waitingRead is a confirmed read that waits for the state machine.

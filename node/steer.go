@@ -58,6 +58,7 @@ func (w *worker) steer(r *replica) {
 	want := group.Want{Voters: s.want.Voters, Learners: s.want.Learners}
 	if !s.known {
 		if !d.IsJoint() {
+			s.unmet, s.why = false, ""
 			return
 		}
 		want = wantOf(d) // leave the joint state, whatever is wanted

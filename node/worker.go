@@ -164,6 +164,7 @@ func (w *worker) tick() {
 	for _, r := range w.order {
 		w.guard(r, "tick", func() {
 			r.raft.Tick()
+			w.tickTold(r)
 			w.tickTransfer(r)
 			w.tickHealth(r)
 			if r.steering.unmet {
@@ -179,7 +180,9 @@ func (w *worker) tick() {
 func (w *worker) receive(in *inbound) {
 	r := in.r
 	if in.told != nil {
-		w.learnCommitted(in)
+		if r.told == nil || r.told.index < in.told.index {
+			r.told, r.toldTicks = in.told, 0
+		}
 		return
 	}
 	w.guard(r, "take a message", func() {
@@ -201,16 +204,25 @@ func (w *worker) receive(in *inbound) {
 	})
 }
 
-// learnCommitted lets a replica know what somebody vouches for who has applied it.
-func (w *worker) learnCommitted(in *inbound) {
-	r, told := in.r, in.told.Notice
-	w.guard(r, "learn of a commit", func() {
-		err := r.raft.LearnCommitted(told.Index, told.Term, in.told.From.Replica)
-		if err != nil {
-			w.node.metrics.messagesRefused.Add(1)
-		}
-		w.touch(r)
-	})
+// tickTold lets a replica know what somebody vouches for who has applied it, when it
+// has been without a leader for an election timeout since: it may just be about to
+// win, and what it is told would end its candidacy.
+func (w *worker) tickTold(r *replica) {
+	switch {
+	case r.told == nil:
+		return
+	case r.leader.Leader != 0:
+		r.told = nil
+		return
+	}
+	if r.toldTicks++; r.toldTicks < w.node.cfg.ElectionTicks {
+		return
+	}
+	told := r.told
+	r.told = nil
+	if err := r.raft.LearnCommitted(told.index, told.term, told.from); err != nil {
+		w.node.metrics.messagesRefused.Add(1)
+	}
 }
 
 func (w *worker) propose(p *proposal) {
