@@ -27,7 +27,10 @@ type item struct {
 }
 
 // A digest stands for a command and its result.
-type digest struct{ command, result uint64 }
+type digest struct {
+	command, result uint64
+	open            bool // nobody has seen the result yet
+}
 
 // after returns the position of the first item behind an index.
 func (q *sequence) after(index uint64) int {
@@ -74,6 +77,9 @@ func (c *Checker) MachineOpened(id Identity, index uint64) {
 			s, index, m.durable)
 	}
 	*m = machine{open: true, index: index, durable: index}
+	if index > 0 {
+		c.tally.Durable++
+	}
 	c.checkKnown(s, index)
 }
 
@@ -101,6 +107,7 @@ func (c *Checker) Restored(id Identity, index uint64) {
 			s, s.machine.index, index)
 	}
 	s.machine.index = index
+	c.tally.Restored++
 	c.checkKnown(s, index)
 }
 
@@ -135,6 +142,7 @@ func (c *Checker) Applied(id Identity, batch []group.Command, results []group.Re
 // applyIndex takes in the commands of one index.
 func (c *Checker) applyIndex(s *replicaState, batch []group.Command, results []group.Result) {
 	m, q := &s.machine, &s.group.applied
+	c.tally.Indexes++
 	index := batch[0].Index
 	last := m.index
 	for i := range batch {
@@ -187,8 +195,11 @@ func (c *Checker) compareItem(
 			s, len(batch), it.index, len(it.commands))
 		return
 	}
+	c.tally.Compared++
 	for i, want := range it.commands {
 		switch got := digestOf(batch[i].Data, results[i].Data); {
+		case want.open && got.command == want.command:
+			it.commands[i] = got
 		case got.command != want.command:
 			c.fail(AppliedOnce, "%v applies another command %d at index %d than others: %q",
 				s, i, it.index, batch[i].Data)
@@ -199,6 +210,30 @@ func (c *Checker) compareItem(
 	}
 }
 
+// Began tells that a node has died while a state machine applied a batch: nobody has
+// seen the results, but some of it may be on the disk. Without that, a state that
+// begins behind it would be one that no state machine can have come to.
+func (c *Checker) Began(id Identity, batch []group.Command) {
+	q := &c.replica(id).group.applied
+	top := q.top()
+	for i := range batch {
+		index := batch[i].Index
+		if index <= top {
+			continue // others have been there
+		}
+		if n := len(q.items); n == 0 || q.items[n-1].index != index {
+			q.items = append(q.items, item{index: index})
+		}
+		it := &q.items[len(q.items)-1]
+		it.commands = append(it.commands, digest{command: sum(batch[i].Data), open: true})
+	}
+}
+
+// HashedBytes is Hashed for hashes of any size.
+func (c *Checker) HashedBytes(id Identity, index uint64, hash []byte) {
+	c.Hashed(id, index, sum(hash))
+}
+
 // Hashed tells the hash of a state machine that has applied all up to index: the
 // index of the last command that it has seen.
 //
@@ -206,11 +241,15 @@ func (c *Checker) compareItem(
 func (c *Checker) Hashed(id Identity, index, hash uint64) {
 	s := c.replica(id)
 	hashes := s.group.hashes
-	if other, known := hashes[index]; known && other != hash {
+	other, known := hashes[index]
+	switch {
+	case !known:
+		hashes[index] = hash
+	case other != hash:
 		c.fail(SameState, "%v has hash %016x at index %d, others have %016x", s, hash, index, other)
-		return
+	default:
+		c.tally.Hashes++
 	}
-	hashes[index] = hash
 }
 
 // Acked tells that a client was told that its write is done.
@@ -224,6 +263,7 @@ func (c *Checker) Acked(w Write) {
 	if w.Index <= q.floor {
 		return
 	}
+	c.tally.Acked++
 	at := q.after(w.Index - 1)
 	if at == len(q.items) || q.items[at].index != w.Index {
 		c.fail(AckedSurvives, "group %d: a write at index %d was acknowledged, and is not applied",
@@ -233,7 +273,7 @@ func (c *Checker) Acked(w Write) {
 	told := digestOf(w.Data, w.Result)
 	other := false // the command is there, with another result
 	for _, d := range q.items[at].commands {
-		if d == told {
+		if d == told || d.open && d.command == told.command {
 			return
 		}
 		other = other || d.command == told.command
@@ -247,7 +287,7 @@ func (c *Checker) Acked(w Write) {
 }
 
 func digestOf(command, result []byte) digest {
-	return digest{sum(command), sum(result)}
+	return digest{command: sum(command), result: sum(result)}
 }
 
 // sum is FNV-1a of 64 bits.

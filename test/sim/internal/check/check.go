@@ -47,6 +47,8 @@ type Checker struct {
 	groups map[groupKey]*groupState
 	order  []*groupState // by group, then incarnation
 
+	tally Tally
+
 	requests map[uint64]string // those under way
 	wishes   map[raftyard.GroupID]Wish
 
@@ -153,6 +155,7 @@ func (c *Checker) Wanted(g raftyard.GroupID, w Wish) { c.wishes[g] = w }
 //
 // Rule 13, [Budgets]: what is bounded stays within its bounds.
 func (c *Checker) Measured(what string, value, limit int64) {
+	c.tally.Measured++
 	if value < 0 || value > limit {
 		c.fail(Budgets, "%s is %d, its bounds are 0 and %d", what, value, limit)
 	}

@@ -15,6 +15,7 @@ func (c *Checker) Opened(node raftyard.NodeID, seen *Examined) {
 	if n.up {
 		c.fail(OneHome, "node %d was opened twice", node)
 	}
+	c.tally.Opened++
 	before := n.shown
 	n.shown = nil
 	c.link(n, seen)
@@ -89,6 +90,7 @@ func (c *Checker) link(n *nodeState, seen *Examined) {
 
 // look compares a replica with what is known of it and of its group.
 func (c *Checker) look(s *replicaState, r *Replica, now sight) {
+	c.tally.Looks++
 	c.checkServing(s, r)
 	if r.Serving && r.Term > 0 {
 		c.checkRegress(s, now)

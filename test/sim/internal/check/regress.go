@@ -5,6 +5,9 @@ package check
 // Rule 5, [NoRegress]: term, vote, commit and applied index never fall over a
 // restart, unless something was lost that was durable and the replica says so.
 func (c *Checker) reopen(n *nodeState, s *replicaState, r *Replica) {
+	if s.promised.term > 0 {
+		c.tally.Reopened++
+	}
 	why := s.unkept()
 	switch {
 	case why == "" || s.excused:

@@ -83,6 +83,7 @@ type tap struct {
 func (t *tap) check() {
 	m := t.m
 	term := m.GetTerm()
+	t.tally.Sent++
 	switch m.GetType() {
 	case raftpb.MsgReadIndex:
 		return // a question, without a term
@@ -135,6 +136,7 @@ func (t *tap) wantSync() {
 // wantVote: the vote is durable, or a later term is, in which it does not matter.
 func (t *tap) wantVote(to raftyard.ReplicaID) {
 	t.wantSync()
+	t.tally.Votes++
 	term := t.m.GetTerm()
 	if t.hard.term == term && t.hard.vote != to {
 		t.fail(DurableFirst, "%v sends %v of term %d for %d, the durable vote is for %d",
@@ -163,6 +165,7 @@ func (t *tap) end() string {
 // wantEntries: what is acknowledged is durable, and is what the leader has.
 func (t *tap) wantEntries() {
 	t.wantSync()
+	t.tally.Acks++
 	term, index := t.m.GetTerm(), t.m.GetIndex()
 	own, state := termAt(t.held.Log, index)
 	switch state {
