@@ -142,6 +142,29 @@ func (n *Network) Heal(nodes []raftyard.NodeID) {
 // a group.
 func (n *Network) Calm() { n.calm = true }
 
+// Known reports whether all others that listen know a node as it is now.
+func (n *Network) Known(node raftyard.NodeID) bool {
+	e := n.ends[node]
+	for _, other := range n.ends {
+		if e == nil || other != e && other.seen[node] != e.id {
+			return false
+		}
+	}
+	return true
+}
+
+// Connected reports whether there is a connection from or to a node.
+func (n *Network) Connected(node raftyard.NodeID) bool {
+	for id, e := range n.ends {
+		for _, c := range e.conns {
+			if c.state == up && (id == node || c.to == node) && !c.remote.closed {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (n *Network) route(r Route) *Faults {
 	f := n.faults[r]
 	if f == nil {
