@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/test/sim/internal/check"
 )
 
 // callProcess is what the processes are called in which clients use a node.
@@ -59,14 +61,34 @@ func (c *Client) Groups() []raftyard.GroupID {
 	return ids
 }
 
-// Propose proposes a command on some node; see [node.Node.Propose].
+// Failf ends the run, which has failed: what a client has seen is not right.
+func (c *Client) Failf(format string, args ...any) {
+	c.w.fail("workload", fmt.Errorf(format, args...))
+}
+
+// Propose proposes a command on some node; see [node.Node.Propose]. With
+// [node.NotApplied] a client can tell of an error whether it certainly had no effect.
 func (c *Client) Propose(g raftyard.GroupID, cmd []byte) (res group.Result, err error) {
+	at := c.w.group(g)
+	var incarnation raftyard.Incarnation
+	if at != nil {
+		incarnation = at.incarnation
+	}
 	err = c.Do("propose", func(ctx context.Context, n *node.Node) (err error) {
 		res, err = n.Propose(ctx, g, cmd)
 		return err
 	})
+	if err == nil && at != nil && c.own() && !c.w.cfg.Bare {
+		c.w.check.Acked(check.Write{
+			Group: g, Incarnation: incarnation, Index: res.Index, Data: cmd, Result: res.Data,
+		})
+		c.w.judge()
+	}
 	return res, err
 }
+
+// own reports whether the client does what a program says.
+func (c *Client) own() bool { return c.id != 0 && c.w.cfg.Workload != nil }
 
 // Query asks a question on some node; see [node.Node.Query].
 func (c *Client) Query(
@@ -85,7 +107,7 @@ func (c *Client) Query(
 func (c *Client) Do(what string, fn func(ctx context.Context, n *node.Node) error) error {
 	var up []*host
 	for _, h := range c.w.hosts {
-		if h.state == running && !h.lost {
+		if h.state == running && (!h.lost || h.stale) {
 			up = append(up, h)
 		}
 	}
@@ -95,7 +117,27 @@ func (c *Client) Do(what string, fn func(ctx context.Context, n *node.Node) erro
 	}
 	h := up[c.dice.IntN(len(up))]
 	patience := time.Duration(200+c.dice.IntN(2500)) * time.Millisecond
-	return c.w.call(h, what, patience, fn)
+	err := c.w.call(h, what, patience, fn)
+	if c.own() {
+		c.count(err)
+	}
+	return err
+}
+
+// count counts an outcome of a program's own client.
+func (c *Client) count(err error) {
+	counts := &c.w.counts
+	switch {
+	case err == nil:
+		counts.Acked++
+	case node.NotApplied(err):
+		counts.Refused++
+		if errors.Is(err, node.ErrUnsupported) && strings.Contains(err.Error(), "sim.watched") {
+			c.Failf("node.View is of another type, use sim.View or Config.Bare: %w", err)
+		}
+	default:
+		counts.Unknown++
+	}
 }
 
 // call runs fn on a machine, from a process of the clients' or from the driver.

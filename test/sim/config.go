@@ -14,8 +14,15 @@ import (
 // FS is the file system of a simulated node.
 type FS = vfs.FS
 
-// A Kind returns the factory of a node's state machines. What these keep on disk
-// they must keep in files, or a crash does not touch it.
+// A Kind returns the factory of a node's state machines. It is called at each start
+// of a node, and what it makes must share nothing with other nodes and starts.
+//
+// What state machines keep on disk they must keep in files, below [group.Env.Dir],
+// or a crash does not touch it: what was written and not synced may be lost then, in
+// whole or in part, and so may names in a directory that was not synced. They must
+// start no goroutines, look at no clock and throw no dice. A sync takes virtual time,
+// in which other processes of the node run: a lock that is held over one, and that
+// Query takes too, stops the simulation for good.
 type Kind func(files FS) group.Factory
 
 // Config says what is simulated. The zero value of every field means "the seed
@@ -36,12 +43,30 @@ type Config struct {
 
 	// Kinds are the state machines of groups, of which the seed takes one for each.
 	// Default: registers in memory, and on disk.
+	//
+	// They are watched: what they apply, answer and restore, and their hashes if they
+	// have any, must be the same on all replicas, and what a client was told. So
+	// [node.View] does not see them by their own types; [View] does.
 	Kinds map[string]Kind
+
+	// Bare leaves Kinds unwatched, for a program that uses node.View itself. Then only
+	// the workload tells whether its state is right.
+	Bare bool
 
 	// Workload is what a client does, until it returns; it must return soon after
 	// [Client.Running] has become false. Default: it reads and writes registers,
 	// and the history is checked.
 	Workload func(c *Client)
+
+	// Audit, if set, is called once, when all faults are over and everything is well.
+	// What is asked then must succeed.
+	Audit func(c *Client)
+
+	// Prepare, if set, is called at the beginning of each run with the run's own copy
+	// of the configuration. A Workload that remembers something belongs here: a
+	// failure is run again many times to make it smaller, and must find nothing
+	// from the run before.
+	Prepare func(c *Config)
 
 	// Lines is how many events are kept to be shown after a failure. Default: 200.
 	Lines int

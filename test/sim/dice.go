@@ -23,6 +23,12 @@ const (
 	streamDisks // and those after it, one for each node
 )
 
+// Streams of what came later.
+const (
+	streamAudit = 500 + iota
+	streamMore  // faults beside those of streamSchedule
+)
+
 func newDice(seed, stream uint64) *mathrand.Rand {
 	return mathrand.New(mathrand.NewPCG(seed, stream*0x9E3779B97F4A7C15+1))
 }

@@ -24,6 +24,8 @@ const (
 	Ambush    FaultKind = "ambush"   // Node crashes, within N ms, when it next gets a snapshot
 	Tear      FaultKind = "tear"     // a chunk of any snapshot breaks its stream with N percent
 	Wipe      FaultKind = "wipe"     // Node crashes and comes back with an empty disk
+	Revert    FaultKind = "revert"   // Node runs an older copy of its disk for For, and is lost
+	Clock     FaultKind = "clock"    // Node is killed, and its clock N ms ahead, M behind
 	Pause     FaultKind = "pause"    // Node stands still for For
 	Stall     FaultKind = "stall"    // one process of Node gets no turn for For
 	SlowDisk  FaultKind = "slowdisk" // every sync of Node takes up to N ms

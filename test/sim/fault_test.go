@@ -11,7 +11,7 @@ func TestScheduleIsText(t *testing.T) {
 	kinds := make(map[FaultKind]bool)
 	for seed := range uint64(300) {
 		s := newSetup(&Config{}, newDice(seed, streamSetup))
-		want := generate(&s, newDice(seed, streamSchedule))
+		want := faultsOf(&s, seed)
 		got, err := ParseSchedule("# a comment\n\n" + want.String())
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)

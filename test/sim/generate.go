@@ -22,8 +22,42 @@ func generate(s *setup, d *rand.Rand) Schedule {
 	for range 2 + d.IntN(12) {
 		m.add(kinds[d.IntN(len(kinds))])
 	}
-	slices.SortStableFunc(m.out, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	return m.out
+}
+
+// generateMore makes the faults of kinds that came later. They have dice of their own,
+// so that a seed without them is what it was before.
+func generateMore(s *setup, d *rand.Rand) Schedule {
+	m := &maker{s: s, d: d}
+	if d.IntN(12) == 0 {
+		m.out = append(m.out, Fault{
+			At: m.at() / 2, Kind: Revert, Node: m.node(),
+			For: m.between(100*time.Millisecond, 3*time.Second),
+		})
+	}
+	if d.IntN(6) > 0 {
+		return m.out
+	}
+	for range 1 + d.IntN(3) {
+		f := Fault{
+			At: m.at(), Kind: Clock, Node: m.node(), For: m.between(time.Millisecond, time.Second),
+		}
+		if most := uint64(1) << (4 + d.IntN(31)); d.IntN(2) == 0 {
+			f.N = 1 + d.Uint64N(most) // up to a year, by as likely as by a second
+		} else {
+			f.M = 1 + d.Uint64N(most)
+		}
+		m.out = append(m.out, f)
+	}
+	return m.out
+}
+
+// faultsOf returns the faults of a seed.
+func faultsOf(s *setup, seed uint64) Schedule {
+	all := slices.Concat(generate(s, newDice(seed, streamSchedule)),
+		generateMore(s, newDice(seed, streamMore)))
+	slices.SortStableFunc(all, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return all
 }
 
 // maker makes up faults.

@@ -156,6 +156,7 @@ func (w *World) recreate(bits uint64) {
 	w.log(0, "deleted", fmt.Sprintf("group %d, which was %v", g.id, g.incarnation))
 	w.check.Wanted(g.id, check.Wish{Incarnation: g.incarnation, Deleted: true})
 	g.generation++
+	w.counts.Recreate++
 	clear(g.last)
 	g.wish = w.someMembers(bits, 0)
 	w.create(g)

@@ -63,6 +63,9 @@ type host struct {
 
 	lost  bool // its disk was lost: it shall be no member any more
 	wiped bool // it came back with an empty one
+	stale bool // it came back with an older copy
+
+	ahead time.Duration // of the right time is its clock
 }
 
 func (w *World) newHost(id raftyard.NodeID) *host {
@@ -91,6 +94,7 @@ func (h *host) beforeSync(what string) error {
 	h.st.Sleep(context.Background(), d)
 	if h.failSync {
 		h.failSync, h.broken = false, true
+		h.w.counts.Failed++
 		h.log("fails to sync", "")
 		h.restartLater()
 		return errSync
@@ -109,6 +113,7 @@ func (h *host) stumble() {
 	st := h.st
 	h.w.turns.After(0, func() {
 		if h.st == st {
+			h.w.counts.Trips++
 			h.w.crash(h.id, h.tripFor)
 		}
 	})
@@ -140,7 +145,8 @@ func (h *host) start() {
 	h.broken = false
 	h.commits = h.disk.Stats().Commits
 	h.noted = [2]int{}
-	st := h.w.turns.NewStation(fmt.Sprintf("n%d.%d", h.id, h.starts), h.w.wallClock(), h.rate)
+	st := h.w.turns.NewStation(fmt.Sprintf("n%d.%d", h.id, h.starts), h.w.wallClock().Add(h.ahead),
+		h.rate)
 	st.Tag = uint64(h.id)
 	h.st = st
 	h.log("starts", "")
@@ -165,8 +171,12 @@ func (h *host) start() {
 // config is the node's configuration.
 func (h *host) config() node.Config {
 	s := &h.w.setup
-	kinds := make(map[string]group.Factory, len(h.w.kinds))
-	for name, kind := range h.w.kinds {
+	of := h.w.kinds
+	if h.stale {
+		of = h.w.plain // what these do binds nobody
+	}
+	kinds := make(map[string]group.Factory, len(of))
+	for name, kind := range of {
 		kinds[name] = kind(h.disk.Files())
 	}
 	c := node.Config{
@@ -247,6 +257,7 @@ func (h *host) crash(lose func(*simdisk.Disk), loss check.Loss) {
 
 // end takes the node away.
 func (h *host) end() {
+	h.w.retire(h)
 	h.w.net.Crash(h.id)
 	h.st.Kill()
 	h.node, h.examine, h.state = nil, nil, down
@@ -277,6 +288,7 @@ func (h *host) streamed() {
 	st := h.st
 	h.w.turns.After(d, func() {
 		if h.st == st && h.state != down {
+			h.w.counts.Ambushes++
 			h.w.crash(h.id, d)
 		}
 	})

@@ -24,6 +24,8 @@ var faultActions = map[FaultKind]func(w *World, f *Fault){
 	CrashAll: crashAll,
 	Wipe:     wipe,
 	Rot:      rot,
+	Revert:   revert,
+	Clock:    moveClock,
 	Trip:     trip,
 	Ambush:   ambush,
 	Tear:     activate,
@@ -73,6 +75,7 @@ func (w *World) crash(id raftyard.NodeID, d time.Duration) {
 	h.downUntil = max(h.downUntil, w.turns.Time()+d)
 	if h.state != down {
 		w.log(id, "crashes", "")
+		w.counts.Crashes++
 	}
 	h.crash((*simdisk.Disk).Crash, check.LostNothing)
 }
@@ -105,6 +108,7 @@ func crashAll(w *World, f *Fault) {
 func wipe(w *World, f *Fault) {
 	w.spend(f, func(*host) bool { return true }, func(h *host) {
 		h.wiped = true
+		w.counts.Wipes++
 		h.log("loses its disk", "")
 		h.crash((*simdisk.Disk).Wipe, check.LostAll)
 	})
@@ -118,6 +122,7 @@ func rot(w *World, f *Fault) {
 		return n-h.commits >= rotten && h.noted[0] > 0 && n-h.noted[0] < rotten
 	}
 	w.spend(f, telling, func(h *host) {
+		w.counts.Rots++
 		h.log("loses the end of its log", "")
 		h.crash(func(d *simdisk.Disk) { d.LoseTail(rotten) }, check.LostSome)
 	})
@@ -171,6 +176,15 @@ func (w *World) dispensable(id raftyard.NodeID) bool {
 
 func ambush(w *World, f *Fault) {
 	w.host(f.Node).ambush = time.Duration(f.N) * time.Millisecond
+}
+
+// moveClock sets the clock of a machine. Its node is killed, too: while it lives it
+// measures time with a clock that nobody can set, as every Go program does.
+func moveClock(w *World, f *Fault) {
+	h := w.host(f.Node)
+	h.ahead = (time.Duration(f.N) - time.Duration(f.M)) * time.Millisecond
+	w.counts.Clocks++
+	w.kill(f.Node, f.For)
 }
 
 // trip has a node crash where its disk has what was written, and not for sure.

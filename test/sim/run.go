@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,6 +22,8 @@ type Result struct {
 	Setup    string
 
 	Ops, Clients int // as in Config
+
+	own bool // of a program of its own
 }
 
 // Run simulates a cluster. The error says that it could not: only what the run has
@@ -33,20 +36,26 @@ func Run(cfg Config) (*Result, error) {
 	defer w.close()
 	schedule := cfg.Schedule
 	if schedule == nil {
-		schedule = generate(&w.setup, newDice(cfg.Seed, streamSchedule))
+		schedule = faultsOf(&w.setup, cfg.Seed)
 	}
 	w.run(schedule)
+	w.counts.Checked = w.check.Tally()
 	return &Result{
 		Seed: cfg.Seed, Failure: w.result(), Hash: w.trace.Hash(), Schedule: schedule,
 		Trace: w.trace.String(), Turns: w.turns.Turns(), Time: w.turns.Time(),
 		Counts: w.counts, Network: w.net.Counts(), Setup: fmt.Sprintf("%+v", w.setup),
 		Ops: w.setup.ops, Clients: w.setup.clients,
+		own: w.cfg.Workload != nil,
 	}, nil
 }
 
 // run goes through the phases.
 func (w *World) run(s Schedule) {
 	work := w.cfg.Workload
+	if work == nil && len(w.cfg.Kinds) > 0 {
+		w.fail("configuration", errWorkload)
+		return
+	}
 	if work == nil {
 		work = useRegisters
 	}
@@ -63,7 +72,7 @@ func (w *World) run(s Schedule) {
 	}
 	w.working = false
 	w.heal()
-	if !w.recover(done) {
+	if !w.recover(done) || !w.rest() || !w.audit() {
 		return
 	}
 	w.stopAll()
@@ -99,6 +108,29 @@ func (w *World) recover(done func() bool) bool {
 		w.judge()
 	}
 	return w.failure == nil
+}
+
+// errWorkload: the default workload writes registers, which own state machines are
+// not.
+var errWorkload = errors.New("state machines of its own need a Workload of their own")
+
+// audit has the program look at what is left, and reports whether that has ended.
+func (w *World) audit() bool {
+	if w.cfg.Audit == nil {
+		return true
+	}
+	c := &Client{w: w, id: w.setup.clients + 1, dice: newDice(w.cfg.Seed, streamAudit)}
+	ended := false
+	w.clients.Go("audit", func() {
+		defer func() { ended = true }()
+		w.cfg.Audit(c)
+	})
+	limit := w.turns.Time() + w.patience()
+	w.turns.At(int64(limit), func() {})
+	if w.turns.Until(func() bool { return ended || w.turns.Time() >= limit }) && !ended {
+		w.fail("audit", fmt.Errorf("it has not ended after %v", w.patience()))
+	}
+	return w.failure == nil && w.turns.Err() == nil
 }
 
 // patience is how long the cluster may take to get well.

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"reflect"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -86,7 +88,11 @@ func TestSeeds(t *testing.T) {
 			also[r.Failure.Rule] = append(also[r.Failure.Rule], r.Seed)
 		}
 	}
-	t.Log(sum)
+	t.Logf("%+v", sum)
+	for _, what := range sum.missing() {
+		t.Errorf("in %d seeds there was nothing of %s: they prove less than they seem to",
+			sum.Seeds, what)
+	}
 	for rule, r := range first {
 		t.Errorf("%s\nthe same rule is broken by seeds %v", r.Report(), also[rule])
 	}
@@ -109,6 +115,7 @@ type totals struct {
 	Seeds   int
 	Turns   uint64
 	Virtual time.Duration
+	Idle    int // seeds in which nothing was acknowledged
 	Counts
 	Network simnet.Counts
 }
@@ -117,8 +124,70 @@ func (t *totals) add(r *Result) {
 	t.Seeds++
 	t.Turns += r.Turns
 	t.Virtual += r.Time
+	if r.Counts.Acked == 0 {
+		t.Idle++
+	}
 	t.Counts.add(r.Counts)
 	t.Network.Add(r.Network)
+}
+
+// enough is how many seeds must have something of everything, and a few of most.
+const (
+	few    = 100
+	enough = 400
+)
+
+// rare is what few seeds may have nothing of, and lucky what many may not.
+func rare() []string {
+	return []string{
+		"Ambushes", "Excused", "Failed", "Recreate", "RequestsLost", "Reverts", "Rots", "Wipes",
+	}
+}
+
+func lucky() []string { return []string{"Excused"} }
+
+// missing names what did not happen, or was not checked, in any of the seeds.
+func (t *totals) missing() (names []string) {
+	if t.Seeds < few {
+		return nil
+	}
+	for _, name := range zeros(reflect.ValueOf(*t)) {
+		switch {
+		case t.Seeds < enough && slices.Contains(rare(), name):
+		case slices.Contains(lucky(), name):
+		default:
+			names = append(names, name)
+		}
+	}
+	if 20*t.Idle > t.Seeds {
+		names = append(names, fmt.Sprintf("an acknowledged request in %d of them", t.Idle))
+	}
+	return names
+}
+
+// zeros names the counts that are zero.
+func zeros(v reflect.Value) (names []string) {
+	for i := range v.NumField() {
+		switch f := v.Type().Field(i); {
+		case f.Type.Kind() == reflect.Struct:
+			names = append(names, zeros(v.Field(i))...)
+		case v.Field(i).IsZero() && f.Name != "Idle":
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// TestMissing makes sure that the guard would notice.
+func TestMissing(t *testing.T) {
+	all := totals{Seeds: enough}
+	if got := all.missing(); !slices.Contains(got, "Acks") || !slices.Contains(got, "Wipes") {
+		t.Errorf("of runs in which nothing happens is missing: %v", got)
+	}
+	all.Seeds = few
+	if got := all.missing(); !slices.Contains(got, "Acks") || slices.Contains(got, "Wipes") {
+		t.Errorf("of few runs in which nothing happens is missing: %v", got)
+	}
 }
 
 // runJobs runs the seeds in as many processes, each with one thread.

@@ -30,7 +30,8 @@ type World struct {
 	check *check.Checker
 	luck  *rand.Rand // of disks
 	kinds map[string]Kind
-	hosts []*host // host i is node i+1
+	plain map[string]Kind // the same, unwatched
+	hosts []*host         // host i is node i+1
 
 	clients *turns.Station // where those are who use the cluster
 	groups  []*groupInfo
@@ -53,6 +54,17 @@ type Counts struct {
 	Starts                  int // of nodes
 	Leaders                 int // terms that had a leader
 	Members                 int // membership changes that were applied
+
+	Crashes  int // power failures
+	Trips    int // of these, in the middle of a sync
+	Ambushes int // nodes that crashed because they got a snapshot
+	Failed   int // syncs that failed
+	Wipes    int // disks that were lost
+	Rots     int // disks that lost the end of what was durable
+	Reverts  int // nodes that ran an older copy of their disk
+	Clocks   int // clocks that were set
+	Recreate int // groups that were deleted and created again
+	Checked  check.Tally
 }
 
 // add adds other counts.
@@ -60,6 +72,10 @@ func (c *Counts) add(o Counts) {
 	c.Acked, c.Refused, c.Unknown = c.Acked+o.Acked, c.Refused+o.Refused, c.Unknown+o.Unknown
 	c.Faults, c.Starts = c.Faults+o.Faults, c.Starts+o.Starts
 	c.Leaders, c.Members = c.Leaders+o.Leaders, c.Members+o.Members
+	c.Crashes, c.Trips, c.Ambushes = c.Crashes+o.Crashes, c.Trips+o.Trips, c.Ambushes+o.Ambushes
+	c.Failed, c.Wipes, c.Rots = c.Failed+o.Failed, c.Wipes+o.Wipes, c.Rots+o.Rots
+	c.Reverts, c.Clocks, c.Recreate = c.Reverts+o.Reverts, c.Clocks+o.Clocks, c.Recreate+o.Recreate
+	c.Checked.Add(o.Checked)
 }
 
 // reached is how far a group has come.
@@ -95,7 +111,12 @@ type BrokenError struct {
 }
 
 // Error returns the rule and the details.
-func (f *BrokenError) Error() string { return f.Rule + ": " + f.Err.Error() }
+func (f *BrokenError) Error() string {
+	if text := f.Err.Error(); strings.HasPrefix(text, f.Rule) {
+		return text
+	}
+	return f.Rule + ": " + f.Err.Error()
+}
 
 // Unwrap returns the details.
 func (f *BrokenError) Unwrap() error { return f.Err }
@@ -105,6 +126,9 @@ func epoch() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // newWorld makes a cluster whose nodes are down.
 func newWorld(cfg Config) (*World, error) {
+	if cfg.Prepare != nil {
+		cfg.Prepare(&cfg)
+	}
 	if cfg.Lines == 0 {
 		cfg.Lines = 200
 	}
@@ -128,8 +152,15 @@ func newWorld(cfg Config) (*World, error) {
 		Streamed: func(to raftyard.NodeID) { w.host(to).streamed() },
 	})
 	w.clients = w.turns.NewStation("clients", epoch(), 1)
-	if w.kinds == nil {
-		w.kinds = w.registers()
+	w.plain = cfg.Kinds
+	switch {
+	case w.kinds == nil:
+		w.kinds, w.plain = registers(w.check), registers(nil)
+	case !cfg.Bare:
+		w.kinds = make(map[string]Kind, len(cfg.Kinds))
+		for name, kind := range cfg.Kinds {
+			w.kinds[name] = watch(w.check, kind)
+		}
 	}
 	for i := range w.setup.nodes {
 		w.hosts = append(w.hosts, w.newHost(raftyard.NodeID(i+1)))
@@ -138,13 +169,13 @@ func newWorld(cfg Config) (*World, error) {
 }
 
 // registers are the state machines that are run by default.
-func (w *World) registers() map[string]Kind {
+func registers(to machine.Observer) map[string]Kind {
 	return map[string]Kind{
 		"memory": func(FS) group.Factory {
-			return machine.Memory(machine.Config{Observer: w.check})
+			return machine.Memory(machine.Config{Observer: to})
 		},
 		"durable": func(files FS) group.Factory {
-			return machine.Durable(machine.Config{Files: files, Observer: w.check})
+			return machine.Durable(machine.Config{Files: files, Observer: to})
 		},
 	}
 }

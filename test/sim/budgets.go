@@ -1,0 +1,127 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/world"
+)
+
+// rest lets time pass in which nobody asks anything, and sees that nothing changes
+// and that what is bounded is within its bounds. It reports whether the run goes on.
+func (w *World) rest() bool {
+	before := w.stands()
+	end := w.turns.Time() + restFor
+	w.turns.At(int64(end), func() {})
+	if !w.turns.Until(func() bool { return w.turns.Time() >= end }) {
+		return false
+	}
+	after := w.stands()
+	for i := range min(len(before), len(after)) {
+		if before[i] != after[i] {
+			w.fail("rule 18 (at rest)", fmt.Errorf("nobody asks anything, and a replica goes "+
+				"from %+v to %+v", before[i], after[i]))
+			return false
+		}
+	}
+	if len(before) != len(after) {
+		w.fail("rule 18 (at rest)", fmt.Errorf("nobody asks anything, and of %d replicas there "+
+			"are %d", len(before), len(after)))
+		return false
+	}
+	w.measure()
+	w.judge()
+	return w.failure == nil
+}
+
+// restFor is how long a cluster that is well must not change.
+const restFor = time.Second
+
+// stand is where a replica is, and how far.
+type stand struct {
+	group                       raftyard.GroupID
+	node                        raftyard.NodeID
+	id                          raftyard.ReplicaID
+	term, commit, applied, last uint64
+}
+
+// stands returns how far every replica is.
+func (w *World) stands() (all []stand) {
+	w.replicas(func(h *host, r *world.Replica) {
+		all = append(all, stand{r.Group, h.id, r.ID, r.Term, r.Commit, r.Applied, r.Last})
+	})
+	return all
+}
+
+// replicas calls fn with every replica that serves.
+func (w *World) replicas(fn func(*host, *world.Replica)) {
+	for _, h := range w.hosts {
+		if h.examine == nil || h.lost {
+			continue
+		}
+		h.look()
+		for i := range h.seen.Replicas {
+			if r := &h.seen.Replicas[i]; r.Serving && r.Fault == nil {
+				fn(h, r)
+			}
+		}
+	}
+}
+
+// The bounds of a node at rest.
+const (
+	maxProcesses = 24 // whatever it has done before
+	maxSnapshots = 1  // files of a replica
+	maxSurplus   = 32 // entries that came while a snapshot was taken
+)
+
+// measure tells the checker how much there is of what has a bound.
+func (w *World) measure() {
+	w.replicas(func(h *host, r *world.Replica) {
+		d := &r.State.Descriptor
+		most := d.SnapshotEntries + d.TrailingEntries + maxSurplus
+		w.check.Measured(fmt.Sprintf("the log of group %d on node %d", r.Group, h.id),
+			int64(r.Last+1-firstOf(r)), int64(most))
+	})
+	for _, h := range w.hosts {
+		if h.examine == nil || h.lost {
+			continue
+		}
+		w.check.Measured(fmt.Sprintf("the number of processes of node %d", h.id),
+			int64(len(h.st.Processes())), maxProcesses)
+		w.measureFiles(h)
+	}
+}
+
+// measureFiles counts the directories of replicas, and the snapshots in each.
+func (w *World) measureFiles(h *host) {
+	const root = "/data/replicas"
+	files := h.disk.Files()
+	dirs, err := files.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		w.fail("files", err)
+		return
+	}
+	w.check.Measured(fmt.Sprintf("the number of directories of node %d", h.id),
+		int64(len(dirs)), int64(len(h.seen.Replicas)))
+	for _, dir := range dirs {
+		names, err := files.ReadDir(path.Join(root, dir))
+		if err != nil {
+			w.fail("files", err)
+			return
+		}
+		snapshots := 0
+		for _, name := range names {
+			if strings.HasPrefix(name, "snapshot-") || strings.HasPrefix(name, "incoming-") {
+				snapshots++
+			}
+		}
+		w.check.Measured(fmt.Sprintf("the number of snapshots in %s of node %d", dir, h.id),
+			int64(snapshots), maxSnapshots)
+	}
+}

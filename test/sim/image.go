@@ -1,0 +1,180 @@
+package sim
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/raftyard/raftyard/internal/badgerdb" //nolint:depguard // a simulated one's options
+	"github.com/raftyard/raftyard/internal/kv"
+	"github.com/raftyard/raftyard/internal/simdisk"
+	"github.com/raftyard/raftyard/test/sim/internal/check"
+)
+
+// revert takes an image of a node's disk, and has the node start from it when it has
+// started twice since: the others know then that it is an old one, and must not
+// listen to it. It is gone for good after a while, and before any of the others
+// starts again and knows nothing of it any more.
+//
+// The image is of a time when every group had other voters, too. From one that says
+// that it is the only one it would go on alone, and nobody could tell it.
+func revert(w *World, f *Fault) {
+	h := w.host(f.Node)
+	var image *simdisk.Disk
+	var first uint64 // the start after it was taken
+	w.every(50*time.Millisecond, func() bool {
+		switch {
+		case !w.working || h.lost:
+			return true
+		case image == nil && w.dispensable(f.Node):
+			image, first = h.image(), h.starts+1
+			return image == nil
+		case image == nil:
+		case h.state == running && h.starts == first:
+			w.kill(f.Node, time.Millisecond)
+		case h.starts > first && w.dispensable(f.Node) && w.net.Known(f.Node):
+			h.startFrom(image, f.For)
+			return true
+		}
+		return false
+	})
+}
+
+// image crashes the node and returns a copy of its disk, or nil if the run has failed.
+func (h *host) image() *simdisk.Disk {
+	h.w.crash(h.id, time.Millisecond)
+	image, err := copyDisk(h.disk, newDice(h.w.cfg.Seed, streamMore+1).Uint64)
+	if err != nil {
+		h.w.fail("image of a disk", err)
+		return nil
+	}
+	return image
+}
+
+// startFrom starts the node from an older copy of its disk, once.
+func (h *host) startFrom(image *simdisk.Disk, d time.Duration) {
+	w := h.w
+	w.counts.Reverts++
+	h.log("starts from an older copy of its disk", "")
+	h.lost, h.wiped, h.stale = true, true, true
+	h.wanted = false
+	h.crash((*simdisk.Disk).Kill, check.LostAll)
+	image.BeforeSync, image.Until = h.disk.BeforeSync, h.disk.Until
+	h.disk = image
+	h.start()
+	st := h.st
+	w.turns.After(d, func() {
+		if h.st == st {
+			h.crash((*simdisk.Disk).Kill, check.LostAll)
+		}
+	})
+	w.every(20*time.Millisecond, func() bool {
+		if h.st != st || h.state == down {
+			return true
+		}
+		if w.net.Connected(h.id) {
+			w.fail("rule 14 (quarantine)", fmt.Errorf(
+				"node %d runs an older copy of its disk, and others listen to it", h.id))
+		}
+		return false
+	})
+}
+
+// retire ends the node that runs an older copy of its disk, before another one ends
+// that knows so.
+func (w *World) retire(but *host) {
+	for _, h := range w.hosts {
+		if h.stale && h != but && h.state != down {
+			h.crash((*simdisk.Disk).Kill, check.LostAll)
+		}
+	}
+}
+
+// copyDisk returns a disk with what is to be seen on one that nobody uses.
+func copyDisk(from *simdisk.Disk, dice func() uint64) (*simdisk.Disk, error) {
+	to := simdisk.New(dice)
+	return to, copyTree(from, to, "/")
+}
+
+func copyTree(from, to *simdisk.Disk, at string) error {
+	names, err := from.Files().ReadDir(at)
+	if err != nil {
+		return copyDB(from, to, at)
+	}
+	if err := to.Files().MkdirAll(at); err != nil {
+		return err
+	}
+	for _, name := range names {
+		p := path.Join(at, name)
+		b, err := from.Files().ReadFile(p)
+		if err != nil {
+			err = copyTree(from, to, p)
+		} else {
+			err = writeFile(to, p, b)
+		}
+		if err != nil {
+			return fmt.Errorf("copy %s: %w", p, err)
+		}
+	}
+	return to.Files().SyncDir(at)
+}
+
+func writeFile(to *simdisk.Disk, p string, b []byte) error {
+	f, err := to.Files().Create(p)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(b); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// copyDB copies a database, with the versions of what is in it.
+func copyDB(from, to *simdisk.Disk, dir string) error {
+	type pair struct {
+		key, value []byte
+		version    uint64
+	}
+	var pairs []pair
+	source, err := from.OpenDB(badgerdb.Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	view := source.Snapshot()
+	err = view.Scan(func(key, value []byte, version uint64) error {
+		pairs = append(pairs, pair{slices.Clone(key), slices.Clone(value), version})
+		return nil
+	})
+	view.Discard()
+	if err != nil {
+		return err
+	}
+	if err = source.Close(); err != nil {
+		return err
+	}
+	target, err := to.OpenDB(badgerdb.Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(pairs, func(a, b pair) int { return int(a.version) - int(b.version) })
+	for version := uint64(2); len(pairs) > 0; version++ { // databases begin with 1
+		err := target.Commit(func(w kv.Writer) error {
+			for len(pairs) > 0 && pairs[0].version <= version {
+				if err := w.Set(pairs[0].key, pairs[0].value); err != nil {
+					return err
+				}
+				pairs = pairs[1:]
+			}
+			return w.Delete([]byte("nothing")) // so that each is a commit
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return target.Close()
+}
