@@ -11,8 +11,15 @@ import (
 	"github.com/raftyard/raftyard/test/sim/internal/turns"
 )
 
-// FS is the file system of a simulated node.
+// FS is the file system of a simulated node. It has MkdirAll, Create, CreateNew, Open,
+// OpenWrite, ReadFile, ReadDir, Exists, Rename, Remove, RemoveAll, SyncDir and Lock,
+// which work as those of package os do. A program that keeps files has an interface
+// of those that it needs, with package os behind it in production.
 type FS = vfs.FS
+
+// File is an open file of an [FS]: a reader and a writer, also at a position, with
+// Sync and Close.
+type File = vfs.File
 
 // A Kind returns the factory of a node's state machines. It is called at each start
 // of a node, and what it makes must share nothing with other nodes and starts.

@@ -6,14 +6,18 @@
 // Programs that embed a node run their own state machine under it:
 //
 //	func TestSimulated(t *testing.T) {
-//		for seed := range uint64(200) {
-//			sim.Test(t, sim.Config{
-//				Seed:     seed,
-//				Kinds:    map[string]sim.Kind{"orders": orders.Kind},
-//				Workload: placeOrders,
-//			})
-//		}
+//		sim.Seeds(t, 200, sim.Config{
+//			Kinds: map[string]sim.Kind{"orders": orders.Kind},
+//			Prepare: func(cfg *sim.Config) { // at the beginning of each run
+//				var placed int
+//				cfg.Workload = func(c *sim.Client) { placed += place(c) }
+//				cfg.Audit = func(c *sim.Client) { look(c, placed) }
+//			},
+//		})
 //	}
+//
+// What state machines may do there is said at [Kind]. Simulations run one at a time:
+// tests that use them must not be parallel.
 //
 // A run has two phases. In the first one anything may fail, and whatever happens the
 // rules of safety must hold. Then all faults end, and the cluster must get well, and

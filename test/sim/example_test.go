@@ -1,13 +1,16 @@
 package sim_test
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/node"
 	"github.com/raftyard/raftyard/test/sim"
@@ -67,30 +70,67 @@ func TestCounter(t *testing.T) {
 	counters := func(sim.FS) group.Factory {
 		return func(group.Env) (group.StateMachine, error) { return new(counter), nil }
 	}
-	for seed := range uint64(10) {
-		seen := make(map[string]bool) // answers: no two are the same
-		sim.Test(t, sim.Config{
-			Seed:  seed,
-			Kinds: map[string]sim.Kind{"counter": counters},
-			Workload: func(c *sim.Client) {
-				for i := 0; i < c.Ops() && c.Running(); i++ {
-					c.Sleep(time.Duration(c.Rand().IntN(100)) * time.Millisecond)
-					for _, g := range c.Groups() {
-						res, err := c.Propose(g, []byte("one more"))
-						if err != nil {
-							if node.NotApplied(err) {
-								continue // certainly has not counted
-							}
-							return
-						}
-						answer := fmt.Sprintf("group %d: %x", g, res.Data)
-						if seen[answer] {
-							t.Errorf("seed %d: two commands had the same answer, %s", seed, answer)
-						}
-						seen[answer] = true
-					}
+	sim.Seeds(t, 10, sim.Config{
+		Kinds: map[string]sim.Kind{"counter": counters},
+		Prepare: func(cfg *sim.Config) {
+			told := make(map[raftyard.GroupID]*tally)
+			cfg.Workload = func(c *sim.Client) { count(c, told) }
+			cfg.Audit = func(c *sim.Client) { audit(c, told) }
+		},
+	})
+}
+
+// A tally is what clients know of the sum of a group.
+type tally struct {
+	seen    map[uint64]bool // answers: no two are the same
+	unknown uint64          // commands that may have counted
+}
+
+// count adds up, in all groups.
+func count(c *sim.Client, told map[raftyard.GroupID]*tally) {
+	for i := 0; i < c.Ops() && c.Running(); i++ {
+		c.Sleep(time.Duration(c.Rand().IntN(100)) * time.Millisecond)
+		for _, g := range c.Groups() {
+			if told[g] == nil {
+				told[g] = &tally{seen: make(map[uint64]bool)}
+			}
+			switch res, err := c.Propose(g, []byte("one more")); {
+			case err == nil:
+				answer := binary.BigEndian.Uint64(res.Data)
+				if told[g].seen[answer] {
+					c.Failf("group %d: two commands had the answer %d", g, answer)
 				}
-			},
-		})
+				told[g].seen[answer] = true
+			case !node.NotApplied(err):
+				told[g].unknown++
+			}
+		}
+	}
+}
+
+// audit reads the sums when all is well again.
+func audit(c *sim.Client, told map[raftyard.GroupID]*tally) {
+	for _, g := range c.Groups() {
+		if told[g] == nil {
+			continue
+		}
+		var sum uint64
+		read := func(ctx context.Context, n *node.Node) error {
+			return sim.View(ctx, n, g, node.Linearizable, func(m *counter) error {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				sum = m.sum
+				return nil
+			})
+		}
+		err := c.Do("read the sum", read)
+		for errors.Is(err, node.ErrNoReplica) { // another node has one
+			err = c.Do("read the sum", read)
+		}
+		least := uint64(len(told[g].seen))
+		if err != nil || sum < least || sum > least+told[g].unknown {
+			c.Failf("group %d: the sum is %d, want %d and up to %d more (%v)",
+				g, sum, least, told[g].unknown, err)
+		}
 	}
 }

@@ -43,7 +43,7 @@ func generateMore(s *setup, d *rand.Rand) Schedule {
 			At: m.at(), Kind: Clock, Node: m.node(), For: m.between(time.Millisecond, time.Second),
 		}
 		if most := uint64(1) << (4 + d.IntN(31)); d.IntN(2) == 0 {
-			f.N = 1 + d.Uint64N(most) // up to a year, by as likely as by a second
+			f.N = 1 + d.Uint64N(most) // up to half a year, as likely as a second
 		} else {
 			f.M = 1 + d.Uint64N(most)
 		}
