@@ -158,6 +158,7 @@ func (l *lifecycle) destroy(r *replica, last remains) {
 
 // round does what has gathered.
 func (l *lifecycle) round() {
+	l.node.noteStores()
 	l.compare()
 	l.mu.Lock()
 	creates, destroys := l.creates, l.destroys

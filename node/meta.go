@@ -6,9 +6,10 @@ import (
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/wire"
+	"github.com/raftyard/raftyard/node/registry"
 )
 
-const metaFormat = 1
+const metaFormat = 2
 
 // meta is what the log store keeps for the node beside a replica's log, in the
 // same durable step. See docs/formats/node.md.
@@ -22,6 +23,16 @@ type meta struct {
 	// Install is set while a received snapshot is being installed; a restart
 	// finishes the installation.
 	Install *installIntent
+
+	// Stores are the data directories that the nodes are known with, by node. Only the
+	// system group's replica has any; see noteStores.
+	Stores []knownStore
+}
+
+// knownStore is the data directory that a node is known with.
+type knownStore struct {
+	Node  raftyard.NodeID
+	Store registry.Store
 }
 
 // A floor ties an index of the log to the state machine. Everything up to Index
@@ -60,13 +71,20 @@ func (m meta) encode() []byte {
 		b = wire.AppendString(b, in.File)
 		b = wire.AppendBytes(b, in.Manifest)
 	}
+	b = wire.AppendUvarint(b, uint64(len(m.Stores)))
+	for _, k := range m.Stores {
+		b = wire.AppendUvarint(b, uint64(k.Node))
+		b = wire.AppendID(b, k.Store)
+	}
 	return b
 }
 
 func decodeMeta(b []byte) (meta, error) {
 	r := wire.NewReader(b)
-	if f := r.Byte(); r.Err() == nil && f != metaFormat {
-		return meta{}, fmt.Errorf("node: replica record has format %d, want %d", f, metaFormat)
+	format := r.Byte()
+	if r.Err() == nil && (format < 1 || format > metaFormat) {
+		return meta{}, fmt.Errorf("node: replica record has format %d, want 1 to %d",
+			format, metaFormat)
 	}
 	state := r.Bytes()
 	var m meta
@@ -74,6 +92,13 @@ func decodeMeta(b []byte) (meta, error) {
 	if r.Bool() {
 		m.Install = &installIntent{
 			Index: r.Uvarint(), Term: r.Uvarint(), File: r.String(), Manifest: r.Bytes(),
+		}
+	}
+	if format > 1 {
+		for range r.Count(1 + len(registry.Store{})) {
+			m.Stores = append(m.Stores, knownStore{
+				Node: raftyard.NodeID(r.Uvarint()), Store: registry.Store(r.ID()),
+			})
 		}
 	}
 	if err := r.Close(); err != nil {

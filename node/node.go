@@ -46,6 +46,7 @@ type Node struct {
 	watchers  watchers
 	disk      disk
 
+	noted      noted
 	foreignLog limiter
 
 	mu       sync.RWMutex

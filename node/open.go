@@ -198,6 +198,9 @@ func (n *Node) load(r *replica, st storage.Replica) error {
 		return err
 	}
 	r.meta = m
+	if r.group == raftyard.SystemGroup {
+		n.noted.set(m.Stores)
+	}
 	if r.log = n.store.Log(r.group); r.log == nil {
 		return fmt.Errorf("group %d: %w: no log", r.group, ErrFaulty)
 	}

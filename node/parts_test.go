@@ -15,6 +15,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/node/registry"
 	"github.com/raftyard/raftyard/storage"
 	"github.com/raftyard/raftyard/transport"
 )
@@ -260,9 +261,11 @@ func TestMetaRoundTrip(t *testing.T) {
 		{},
 		{Floor: floor{Index: 9, Term: 2, Machine: 7, File: "snapshot-1"}},
 		{Install: &installIntent{Index: 5, Term: 1, File: "incoming-1", Manifest: []byte("m")}},
+		{Stores: []knownStore{{Node: 1, Store: registry.Store{1}}, {Node: 300}}},
 	} {
 		got, err := decodeMeta(m.encode())
-		if err != nil || got.Floor != m.Floor || (got.Install == nil) != (m.Install == nil) {
+		if err != nil || got.Floor != m.Floor || (got.Install == nil) != (m.Install == nil) ||
+			!slices.Equal(got.Stores, m.Stores) {
 			t.Errorf("decodeMeta(encode(%+v)) = %+v, %v", m, got, err)
 		}
 		b := m.encode()
