@@ -42,7 +42,7 @@ type Config struct {
 	Nodes, Groups, Clients, Ops int
 
 	// Chaos is how long the first phase lasts in virtual time, if clients are not done
-	// before.
+	// before. It lasts longer if hardly anything was done by then.
 	Chaos time.Duration
 
 	// Schedule are the faults. Nil: those that the seed makes. Empty: none.

@@ -66,8 +66,13 @@ func (w *World) run(s Schedule) {
 	}
 	done := w.startClients(work)
 	w.unleash(s)
+	limit := w.setup.chaos + w.patience()
 	w.turns.At(int64(w.setup.chaos), func() {})
-	if !w.turns.Until(func() bool { return done() || w.turns.Time() >= w.setup.chaos }) {
+	w.turns.At(int64(limit), func() {})
+	if !w.turns.Until(func() bool {
+		now := w.turns.Time()
+		return done() || now >= limit || now >= w.setup.chaos && w.counts.Acked >= fewest
+	}) {
 		return
 	}
 	w.working = false
@@ -109,6 +114,10 @@ func (w *World) recover(done func() bool) bool {
 	}
 	return w.failure == nil
 }
+
+// fewest is how many requests must have been done before the first phase ends: where
+// groups come late, or early faults keep everybody busy, it lasts longer.
+const fewest = 10
 
 // errWorkload: the default workload writes registers, which own state machines are
 // not.

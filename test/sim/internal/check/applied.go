@@ -2,6 +2,7 @@ package check
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/raftyard/raftyard/group"
@@ -72,9 +73,15 @@ func (q *sequence) forget(keep uint64, replicas []*replicaState) {
 func (c *Checker) MachineOpened(id Identity, index uint64) {
 	s := c.replica(id)
 	m := &s.machine
-	if index < m.durable && s.home.node.loss == LostNothing && !s.excused {
-		c.fail(NoRegress, "%v: the state machine begins at %d, it was durable up to %d",
-			s, index, m.durable)
+	if n := s.home.node; index < m.durable && n.loss == LostNothing && !s.excused && !s.dead {
+		back := regress{s, fmt.Sprintf("%v: the state machine begins at %d, it was durable up to %d",
+			s, index, m.durable)}
+		if n.up {
+			c.fail(NoRegress, "%s", back.text)
+		} else {
+			// It may be opened to be deleted: what the log store says of it is seen later.
+			n.regresses = append(n.regresses, back)
+		}
 	}
 	*m = machine{open: true, index: index, durable: index}
 	if index > 0 {

@@ -26,6 +26,12 @@ func (c *Checker) Opened(node raftyard.NodeID, seen *Examined) {
 	}
 	c.checkMissing(n, before, seen.Stored)
 	n.loss = LostNothing
+	for _, back := range n.regresses {
+		if !back.s.dead {
+			c.fail(NoRegress, "%s", back.text)
+		}
+	}
+	n.regresses = nil
 	early := n.early
 	n.early = nil
 	for i := range early {
@@ -121,7 +127,7 @@ func (c *Checker) noteMove(s *replicaState, now sight) {
 // comes after the last call about what ran on the node, and before Opened.
 func (c *Checker) Crashed(node raftyard.NodeID, loss Loss) {
 	n := c.node(node)
-	n.up = false
+	n.up, n.regresses = false, nil
 	n.promiseEarly(c)
 	n.loss = max(n.loss, loss)
 	n.stored = nil

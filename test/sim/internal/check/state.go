@@ -135,6 +135,15 @@ type nodeState struct {
 
 	// early is what it sent before it could be looked at.
 	early []transport.Envelope
+
+	// regresses are what it opened before that.
+	regresses []regress
+}
+
+// A regress is a state machine that has begun before where it was durable.
+type regress struct {
+	s    *replicaState
+	text string
 }
 
 // A tomb is what was last seen of an entry of the log store.
