@@ -74,8 +74,9 @@ func (c *Checker) MachineOpened(id Identity, index uint64) {
 	s := c.replica(id)
 	m := &s.machine
 	if n := s.home.node; index < m.durable && n.loss == LostNothing && !s.excused && !s.dead {
-		back := regress{s, fmt.Sprintf("%v: the state machine begins at %d, it was durable up to %d",
-			s, index, m.durable)}
+		text := fmt.Sprintf("%v: the state machine begins at %d, it was durable up to %d",
+			s, index, m.durable)
+		back := regress{s, text}
 		if n.up {
 			c.fail(NoRegress, "%s", back.text)
 		} else {

@@ -469,6 +469,7 @@ func TestApplied(t *testing.T) {
 			b.c.MachineDurable(b.identity(3), 3)
 			b.c.Crashed(3, LostNothing)
 			b.c.MachineOpened(b.identity(3), 2)
+			b.c.Opened(3, b.nodes[3])
 		}},
 		{"answers differently", SameState, func(b *bench) {
 			b.lag(4)
@@ -630,4 +631,18 @@ func (b *bench) removed(epoch uint64, next raftyard.ReplicaID) *transport.Envelo
 		Kind: transport.NoticeRemoved, Epoch: epoch, NextReplica: next,
 	}
 	return env
+}
+
+// TestOpenedToBeDeleted: the state machine of a destroyed replica is opened once more
+// when its deletion was interrupted, and may have less then than it had.
+func TestOpenedToBeDeleted(t *testing.T) {
+	b := newBench(t, Config{})
+	b.c.MachineDurable(b.identity(3), 3)
+	b.c.Crashed(3, LostNothing)
+	b.c.MachineOpened(b.identity(3), 0)
+	gone := b.stored(3)
+	gone.Tombstone = &storage.Tombstone{NextReplica: 4, Epoch: 2}
+	b.nodes[3].Replicas, b.nodes[3].Stored = nil, []storage.Replica{gone}
+	b.c.Opened(3, b.nodes[3])
+	b.none()
 }
