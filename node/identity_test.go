@@ -15,7 +15,7 @@ func TestStoresAreKnownAtOnce(t *testing.T) {
 	c.eventually("every node has noted the three", func() bool {
 		for _, n := range c.nodes {
 			for id := range raftyard.NodeID(3) {
-				if n.noted.of(id+1).IsZero() {
+				if n.noted.of(id + 1).IsZero() {
 					return false
 				}
 			}
@@ -30,7 +30,7 @@ func TestStoresAreKnownAtOnce(t *testing.T) {
 		n := c.nodes[p.ID]
 		for _, other := range c.peers {
 			if !n.foreignStore(other.ID, registry.Store{9}) {
-				t.Errorf("node %d would listen to anybody who says that it is node %d", p.ID, other.ID)
+				t.Errorf("node %d would take anybody for node %d", p.ID, other.ID)
 			}
 		}
 		c.close(p.ID)
