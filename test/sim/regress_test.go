@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/node"
@@ -89,4 +90,38 @@ func TestMembersChangeDuringTransfer(t *testing.T) {
 		_, member := r.State.Descriptor.MemberOn(away)
 		return ok && !member
 	})
+}
+
+// TestCrashInEverySyncOfARemoval removes a member whose node loses power in each of
+// the syncs that this takes, in turn. Whatever it has on its disk then, it comes back,
+// is gone in the end, and nothing is wrong with it meanwhile.
+func TestCrashInEverySyncOfARemoval(t *testing.T) {
+	crashes := 0
+	for n := uint64(1); n <= 12; n++ {
+		s := Start(t, Config{Seed: 10 + n, Nodes: 3, Groups: 1})
+		s.Until("group 1 has a leader", func() bool { return s.Leader(1) != 0 })
+		goes := other(s.Leader(1))
+		rest := []raftyard.NodeID{other(goes), other(goes, other(goes))}
+		h := s.w.host(goes)
+		h.trip, h.tripFor = n, 50*time.Millisecond
+		done := s.Begin(rest[0], func(ctx context.Context, n *node.Node) error {
+			_, err := n.SetMembers(ctx, 1, node.Members{Voters: rest}, true)
+			return err
+		})
+		s.Until("the members are reached", func() bool { ended, _ := done(); return ended })
+		if _, err := done(); err != nil {
+			t.Fatal(err)
+		}
+		s.Until("it is gone", func() bool {
+			_, here := s.replica(goes, 1)
+			return h.state == running && !here
+		})
+		if h.trip == 0 {
+			crashes++
+		}
+		s.w.close()
+	}
+	if crashes < 4 {
+		t.Errorf("%d crashes, a removal takes more syncs", crashes)
+	}
 }
