@@ -23,6 +23,7 @@ func TestMutants(t *testing.T) {
 			if r == nil {
 				t.Fatalf("it is not found within %d seeds", seeds)
 			}
+			r.draw(t)
 			fmt.Fprintf(&table, "%-18s %5d  %s\n", b, seeds, r.Failure.Rule)
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/raftyard/raftyard/test/linear"
 	"github.com/raftyard/raftyard/test/sim/internal/simnet"
 )
 
@@ -23,7 +24,8 @@ type Result struct {
 
 	Ops, Clients int // as in Config
 
-	own bool // of a program of its own
+	own     bool            // of a program of its own
+	verdict *linear.Verdict // on the history; nil if it was not judged
 }
 
 // Run simulates a cluster. The error says that it could not: only what the run has
@@ -45,7 +47,7 @@ func Run(cfg Config) (*Result, error) {
 		Trace: w.trace.String(), Turns: w.turns.Turns(), Time: w.turns.Time(),
 		Counts: w.counts, Network: w.net.Counts(), Setup: fmt.Sprintf("%+v", w.setup),
 		Ops: w.setup.ops, Clients: w.setup.clients,
-		own: w.cfg.Workload != nil,
+		own: w.cfg.Workload != nil, verdict: w.verdict,
 	}, nil
 }
 
@@ -184,7 +186,8 @@ func (w *World) finish() {
 	if w.failure != nil {
 		return
 	}
-	if err := w.history.Check(linearLimit).Err(); err != nil {
+	w.verdict = w.history.Check(linearLimit)
+	if err := w.verdict.Err(); err != nil {
 		w.fail("rule 10 (linearizable)", err)
 	}
 }

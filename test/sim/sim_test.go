@@ -55,6 +55,7 @@ func TestSeed(t *testing.T) {
 	}
 	t.Logf("%+v %d turns, %v, hash %x\n%s", r.Counts, r.Turns, r.Time, r.Hash, r.Schedule)
 	if r.Failure != nil {
+		r.draw(t)
 		t.Fatal(r.Failure)
 	}
 }
@@ -94,6 +95,7 @@ func TestSeeds(t *testing.T) {
 			sum.Seeds, what)
 	}
 	for rule, r := range first {
+		r.draw(t)
 		t.Errorf("%s\nthe same rule is broken by seeds %v", r.Report(), also[rule])
 	}
 }

@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 	"testing"
+
+	"github.com/raftyard/raftyard/test/linear"
 )
 
 // shrinkBudget is how many runs it may take to make a failure smaller.
@@ -39,9 +41,25 @@ func test(t testing.TB, cfg Config) *Result {
 	}
 	if r.Failure != nil {
 		_, r = Shrink(cfg, r, shrinkBudget)
+		r.draw(t)
 		t.Fatal(r.Report())
 	}
 	return r
+}
+
+// draw leaves a picture of every history that is not linearizable.
+func (r *Result) draw(t testing.TB) {
+	t.Helper()
+	if r.verdict == nil {
+		return
+	}
+	paths, err := r.verdict.Draw(linear.ArtifactDir(t))
+	if err != nil {
+		t.Error(err)
+	}
+	for _, path := range paths {
+		t.Logf("the history is drawn in %s", path)
+	}
 }
 
 // Report says what a failed run has found, and how to see it again.

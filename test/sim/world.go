@@ -36,6 +36,7 @@ type World struct {
 	clients *turns.Station // where those are who use the cluster
 	groups  []*groupInfo
 	history linear.History
+	verdict *linear.Verdict
 	request uint64
 	working bool // clients may begin something
 	counts  Counts
