@@ -27,6 +27,7 @@ const (
 	Revert    FaultKind = "revert"   // Node runs an older copy of its disk for For, and is lost
 	Clock     FaultKind = "clock"    // Node is killed, and its clock N ms ahead, M behind
 	Pause     FaultKind = "pause"    // Node stands still for For
+	Usurp     FaultKind = "usurp"    // whichever node leads Group stands still for For
 	Stall     FaultKind = "stall"    // one process of Node gets no turn for For
 	SlowDisk  FaultKind = "slowdisk" // every sync of Node takes up to N ms
 	FailDisk  FaultKind = "faildisk" // the next sync of Node fails, and the node with it

@@ -35,6 +35,14 @@ func generateMore(s *setup, d *rand.Rand) Schedule {
 			For: m.between(100*time.Millisecond, 3*time.Second),
 		})
 	}
+	if d.IntN(2) == 0 {
+		round := time.Duration(s.election) * s.tick
+		for range 1 + d.IntN(4) {
+			m.out = append(m.out, Fault{
+				At: m.at(), Kind: Usurp, Group: m.group(), For: m.between(round, 4*round),
+			})
+		}
+	}
 	if d.IntN(6) > 0 {
 		return m.out
 	}

@@ -342,3 +342,16 @@ func (h *host) look() {
 		}
 	}
 }
+
+// replica returns what is seen of the node's replica of a group.
+func (h *host) replica(g raftyard.GroupID) (world.Replica, bool) {
+	if h.state == down {
+		return world.Replica{}, false
+	}
+	for i := range h.seen.Replicas {
+		if h.seen.Replicas[i].Group == g {
+			return h.seen.Replicas[i], true
+		}
+	}
+	return world.Replica{}, false
+}

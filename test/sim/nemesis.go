@@ -30,6 +30,7 @@ var faultActions = map[FaultKind]func(w *World, f *Fault){
 	Ambush:   ambush,
 	Tear:     activate,
 	Pause:    func(w *World, f *Fault) { w.pause(f.Node, f.For) },
+	Usurp:    usurp,
 	Stall:    stall,
 	SlowDisk: slowDisk,
 	FailDisk: func(w *World, f *Fault) { w.host(f.Node).failSync = true },
@@ -59,7 +60,7 @@ func (w *World) unleash(s Schedule) {
 func (w *World) fits(f *Fault) bool {
 	n := raftyard.NodeID(len(w.hosts))
 	needsNode := f.Kind != CrashAll && f.Kind != Split && f.Kind != Flaky && f.Kind != SlowNet &&
-		f.Kind != Tear && f.Kind != Members && f.Kind != Recreate
+		f.Kind != Tear && f.Kind != Members && f.Kind != Recreate && f.Kind != Usurp
 	return f.Node <= n && f.Peer <= n && (f.Node != 0 || !needsNode)
 }
 
@@ -191,6 +192,34 @@ func moveClock(w *World, f *Fault) {
 func trip(w *World, f *Fault) {
 	h := w.host(f.Node)
 	h.trip, h.tripFor = max(f.N, 1), f.For
+}
+
+// usurp freezes a leader for long enough that another may take its place, of which it
+// does not know when it wakes up.
+func usurp(w *World, f *Fault) {
+	if id := w.leader(f.Group); id != 0 {
+		w.log(id, "is frozen", "")
+		w.pause(id, f.For)
+	}
+}
+
+// leader returns the node that leads a group in the highest term that any replica is
+// in, or zero.
+func (w *World) leader(g raftyard.GroupID) (leader raftyard.NodeID) {
+	term := uint64(0)
+	for _, h := range w.hosts {
+		r, ok := h.replica(g)
+		if !ok || r.Term < term {
+			continue
+		}
+		if r.Term > term {
+			term, leader = r.Term, 0
+		}
+		if r.Role == group.Leader {
+			leader = h.id
+		}
+	}
+	return leader
 }
 
 func stall(w *World, f *Fault) {

@@ -213,20 +213,7 @@ func (s *Script) Propose(
 
 // Leader returns the node that leads a group in the highest term that any replica
 // is in, or zero.
-func (s *Script) Leader(g raftyard.GroupID) (leader raftyard.NodeID) {
-	term := uint64(0)
-	for _, h := range s.w.hosts {
-		if r, ok := s.replica(h.id, g); ok && r.Term >= term {
-			if r.Term > term {
-				term, leader = r.Term, 0
-			}
-			if r.Role == group.Leader {
-				leader = h.id
-			}
-		}
-	}
-	return leader
-}
+func (s *Script) Leader(g raftyard.GroupID) raftyard.NodeID { return s.w.leader(g) }
 
 // Applied returns how far a node's state machine of a group is.
 func (s *Script) Applied(id raftyard.NodeID, g raftyard.GroupID) uint64 {
@@ -242,14 +229,5 @@ func (s *Script) First(id raftyard.NodeID, g raftyard.GroupID) uint64 {
 
 // replica returns what is seen of a node's replica of a group.
 func (s *Script) replica(id raftyard.NodeID, g raftyard.GroupID) (world.Replica, bool) {
-	h := s.w.host(id)
-	if h.state == down {
-		return world.Replica{}, false
-	}
-	for i := range h.seen.Replicas {
-		if h.seen.Replicas[i].Group == g {
-			return h.seen.Replicas[i], true
-		}
-	}
-	return world.Replica{}, false
+	return s.w.host(id).replica(g)
 }
