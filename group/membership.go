@@ -46,9 +46,13 @@ func (r *Replica) ChangeMembers(next Descriptor, token any) error {
 	return nil
 }
 
-// canChange reports whether a membership change may enter the log now.
+// canChange reports whether a membership change may enter the log now. Until a leader
+// has applied all that was in its log when it was elected, raft refuses every change,
+// and logs an empty entry in its place.
 func (r *Replica) canChange() bool {
-	return r.change != nil && !r.change.logged && !r.proposals.refused && r.canPropose()
+	v := &r.view
+	return r.change != nil && !r.change.logged && !r.proposals.refused && r.canPropose() &&
+		v.ownTermCommitted() && v.settled >= v.ownIndex
 }
 
 // proposeChange gives raft the membership change that waits. Its entry is the last
