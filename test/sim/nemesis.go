@@ -151,7 +151,8 @@ func (w *World) spend(f *Fault, ripe func(*host) bool, lose func(*host)) {
 // one, be known to all, and be one of three voters at the least wherever it is one.
 // While members are changed nobody can tell.
 func (w *World) dispensable(id raftyard.NodeID) bool {
-	if len(w.hosts) < 3 || slices.ContainsFunc(w.groups, (*groupInfo).moving) {
+	if len(w.hosts) < 3 || slices.ContainsFunc(w.groups, (*groupInfo).moving) ||
+		slices.ContainsFunc(w.groups, w.unfounded) {
 		return false
 	}
 	for _, h := range w.hosts {
@@ -173,6 +174,15 @@ func (w *World) dispensable(id raftyard.NodeID) bool {
 		}
 	}
 	return true
+}
+
+// unfounded reports whether no node has a replica of a group yet: the disk on which it
+// is to begin must not be lost before that, or it never begins.
+func (w *World) unfounded(g *groupInfo) bool {
+	return !slices.ContainsFunc(w.hosts, func(h *host) bool {
+		r, ok := h.replica(g.id)
+		return ok && r.Incarnation == g.incarnation
+	})
 }
 
 func ambush(w *World, f *Fault) {
