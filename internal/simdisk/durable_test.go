@@ -385,12 +385,7 @@ func TestRenameIsOneStep(t *testing.T) {
 		check(t, err)
 		outcomes[fmt.Sprint(seed%3, string(b))]++
 	}
-	want := []string{"0old content", "1old content", "1new content", "2new content"}
-	for _, w := range want {
-		if outcomes[w] == 0 || len(outcomes) != len(want) {
-			t.Errorf("outcomes are %v, want each of %q and no other", outcomes, want)
-		}
-	}
+	wantOutcomes(t, outcomes, "0old content", "1old content", "1new content", "2new content")
 }
 
 // TestDirectoriesThatAreMadeStay: MkdirAll makes durable what it makes, and what an

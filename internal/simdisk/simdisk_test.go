@@ -21,6 +21,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // seeded returns an empty disk.
 func seeded(seed uint64) *Disk { return New(rand.New(rand.NewPCG(seed, 1)).Uint64) }
 
+// wantOutcomes fails the test unless each of the wanted outcomes has been seen, and no
+// other.
+func wantOutcomes(t *testing.T, outcomes map[string]int, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if outcomes[w] == 0 || len(outcomes) != len(want) {
+			t.Errorf("outcomes are %v, want each of %q and no other", outcomes, want)
+		}
+	}
+}
+
 // check fails the test at the first error.
 func check(t testing.TB, errs ...error) {
 	t.Helper()
@@ -157,12 +168,7 @@ func TestFailedSyncIsForGood(t *testing.T) {
 		}
 		outcomes[fmt.Sprint(seed%2, contents(t, mustOpenDB(t, d)))]++
 	}
-	want := []string{"0k=1@2 ", "0k=2@3 l=2@3 ", "1k=1@2 ", "1k=2@3 l=2@3 "}
-	for _, w := range want {
-		if outcomes[w] == 0 || len(outcomes) != len(want) {
-			t.Errorf("outcomes are %v, want each of %q and no other", outcomes, want)
-		}
-	}
+	wantOutcomes(t, outcomes, "0k=1@2 ", "0k=2@3 l=2@3 ", "1k=1@2 ", "1k=2@3 l=2@3 ")
 }
 
 // TestKillLosesNothing: what a killed process has written stays, and what the next
