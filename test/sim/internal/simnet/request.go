@@ -94,19 +94,26 @@ func (r *request) start() {
 // write puts the request on the connection: from here on the peer may get it.
 func (r *request) write() {
 	c := r.conn
-	n, f := c.from.net, c.fault()
-	n.counts.Requests++
+	c.from.net.counts.Requests++
 	r.written, r.life = true, c.life
 	c.flight = append(c.flight, r)
-	lost := n.chance(f.LoseRequest)
-	n.s.After(n.latency(f), func() {
+	r.travel(c.fault().LoseRequest, func() { r.arrive(c.remote) })
+}
+
+// travel lets a request, or the answer to it, get to the other end of its connection,
+// which breaks if that is lost.
+func (r *request) travel(chance float64, arrive func()) {
+	c := r.conn
+	n := c.from.net
+	lost := n.chance(chance)
+	n.s.After(n.latency(c.fault()), func() {
 		c.passes(r.life, func() {
 			if lost {
 				n.counts.RequestsLost++
 				c.fail(errBroken)
 				return
 			}
-			r.arrive(c.remote)
+			arrive()
 		})
 	})
 }
@@ -169,19 +176,7 @@ func travelled(err error) error {
 
 // reply sends the answer back on the same connection.
 func (r *request) reply(answer []byte, err error) {
-	c := r.conn
-	n, f := c.from.net, c.fault()
-	lost := n.chance(f.LoseAnswer)
-	n.s.After(n.latency(f), func() {
-		c.passes(r.life, func() {
-			if lost {
-				n.counts.RequestsLost++
-				c.fail(errBroken)
-				return
-			}
-			r.end(answer, err)
-		})
-	})
+	r.travel(r.conn.fault().LoseAnswer, func() { r.end(answer, err) })
 }
 
 // end ends the request for the one who waits for it.
