@@ -44,10 +44,10 @@ func New(c Config) (*Replica, error) {
 		proposals: proposals{limits: c.Limits},
 		reads:     reads{replica: c.Replica, boot: boot, limit: c.Limits.MaxReads},
 	}
-	r.log = &logView{Storage: c.Storage, start: start.hard, replica: r}
 	if mutant.On(mutant.TruncatePast) {
-		r.log.first = start.first
+		c.Storage = pastEnd{c.Storage, start.first, start.hard.term}
 	}
+	r.log = &logView{Storage: c.Storage, start: start.hard, replica: r}
 	if r.rn, err = newRawNode(c, r.log, start.applied); err != nil {
 		return nil, err
 	}
@@ -198,7 +198,6 @@ type logView struct {
 
 	start   hardState
 	replica *Replica
-	first   uint64 // of a planted bug
 }
 
 // InitialState implements raft.Storage.
@@ -208,35 +207,6 @@ func (l *logView) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 		cs = l.replica.state.Descriptor.ConfState()
 	}
 	return l.start.proto(), cs, nil
-}
-
-// FirstIndex implements raft.Storage.
-func (l *logView) FirstIndex() (uint64, error) {
-	if mutant.On(mutant.TruncatePast) && l.first != 0 {
-		return l.first, nil
-	}
-	return l.Storage.FirstIndex()
-}
-
-// Term implements raft.Storage.
-func (l *logView) Term(index uint64) (uint64, error) {
-	term, err := l.Storage.Term(index)
-	if mutant.On(mutant.TruncatePast) && errors.Is(err, raft.ErrCompacted) {
-		return l.start.term, nil
-	}
-	return term, err
-}
-
-// Entries implements raft.Storage.
-func (l *logView) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
-	if mutant.On(mutant.TruncatePast) {
-		first, err := l.Storage.FirstIndex()
-		if err != nil {
-			return nil, err
-		}
-		lo = min(max(lo, first), hi)
-	}
-	return l.Storage.Entries(lo, hi, maxSize)
 }
 
 // Snapshot implements raft.Storage. A member that was added after the stored
