@@ -30,7 +30,7 @@ type appliers struct {
 	closed bool
 
 	world *surroundings
-	procs []process
+	procs processes
 
 	stop func(r *replica, reason error) // called when a state machine fails
 }
@@ -54,9 +54,7 @@ func (a *appliers) close() {
 	a.closed = true
 	a.mu.Unlock()
 	a.ready.Broadcast()
-	for _, p := range a.procs {
-		p.wait()
-	}
+	a.procs.wait()
 	for _, r := range a.queue {
 		for ts := r.machine.pop(); len(ts) > 0; ts = r.machine.pop() {
 			if ts[0].drop != nil {

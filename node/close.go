@@ -124,9 +124,7 @@ func (n *Node) stop() error {
 	if n.files != nil {
 		n.files.close()
 	}
-	for _, p := range n.procs {
-		p.wait()
-	}
+	n.procs.wait()
 	for _, r := range n.allReplicas() {
 		if err := r.machine.close(false); err != nil {
 			errs = append(errs, fmt.Errorf("group %d: %w", r.group, err))

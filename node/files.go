@@ -14,7 +14,7 @@ type background struct {
 	closed bool
 
 	world *surroundings
-	procs []process
+	procs processes
 }
 
 // fileWorkers is how many goroutines write and remove snapshot files.
@@ -76,9 +76,7 @@ func (b *background) close() {
 	b.closed = true
 	b.mu.Unlock()
 	b.ready.Broadcast()
-	for _, p := range b.procs {
-		p.wait()
-	}
+	b.procs.wait()
 }
 
 // limiter lets something happen once a minute. The zero value is ready.

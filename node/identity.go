@@ -88,8 +88,11 @@ func (n *Node) noteStores() {
 	w := r.worker
 	w.box.control(func() {
 		w.guard(r, "note the nodes", func() {
-			r.meta.Stores = mergeStores(r.meta.Stores, n.knownStores())
-			stores := r.meta.Stores
+			stores := mergeStores(r.meta.Stores, n.knownStores())
+			if slices.Equal(stores, r.meta.Stores) {
+				return // that is being written
+			}
+			r.meta.Stores = stores
 			w.writes = append(w.writes, write{
 				group: r.group, update: storage.Update{Meta: r.meta.encode()},
 				done: func(err error) {

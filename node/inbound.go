@@ -31,7 +31,7 @@ func (h *handler) HandleEnvelopes(from transport.Identity, batch []transport.Env
 	for i := range batch {
 		env := &batch[i]
 		if env.Notice != nil {
-			h.notice(from.Node, env)
+			h.notice(env)
 			continue
 		}
 		h.message(from.Node, env)
@@ -45,23 +45,21 @@ func (n *Node) message(from raftyard.NodeID, env *transport.Envelope) {
 	case r == nil || !n.addressed(r, env):
 		n.strangeMessage(env)
 	case n.fromRemoved(r, env):
-		n.answer(env, transport.NoticeRemoved, r.remains())
-	case n.fromBehind(r, env):
-		n.answer(env, transport.NoticeBehind, r.remains())
-		n.deliver(r, inbound{r: r, from: from, m: env.Message})
+		n.answer(env, transport.NoticeRemoved, r.remainsOf(r.view.Load().State))
 	case env.Message.GetType() == raftpb.MsgSnap && !emptySnapshot(env.Message):
 		// A state travels as a stream of its own, never in a message.
 		n.metrics.messagesRefused.Add(1)
 	case grows(env.Message) && n.disk.current() >= DiskFloor:
 		n.metrics.messagesDropped.Add(1) // the leader goes on without this node
 	default:
-		n.deliver(r, inbound{r: r, from: from, m: env.Message})
+		n.helpCandidate(r, env)
+		n.deliver(inbound{r: r, from: from, m: env.Message})
 	}
 }
 
 // deliver puts something into the mailbox of a replica's worker, or drops it.
-func (n *Node) deliver(r *replica, in inbound) {
-	if !r.worker.box.message(in, messageSize(in.m)) {
+func (n *Node) deliver(in inbound) {
+	if !in.r.worker.box.message(in, messageSize(in.m)) {
 		n.metrics.messagesDropped.Add(1)
 	}
 }
@@ -82,21 +80,26 @@ func (n *Node) fromRemoved(r *replica, env *transport.Envelope) bool {
 	return !member && env.From.Replica < v.State.Descriptor.NextReplica
 }
 
-// fromBehind reports whether the sender wants to be elected, and does not know of a
+// helpCandidate answers a sender that wants to be elected and does not know of a
 // membership change that this replica has applied: it may be waiting for votes of
 // replicas that are no more.
-func (n *Node) fromBehind(r *replica, env *transport.Envelope) bool {
+func (n *Node) helpCandidate(r *replica, env *transport.Envelope) {
 	t := env.Message.GetType()
 	if t != raftpb.MsgPreVote && t != raftpb.MsgVote {
-		return false
+		return
 	}
 	v := r.view.Load()
-	return v.initialized() && env.Epoch < v.State.Descriptor.Epoch && r.remains().Index != 0
+	if !v.initialized() || env.Epoch >= v.State.Descriptor.Epoch {
+		return
+	}
+	if last := r.remainsOf(v.State); last.Index != 0 {
+		n.answer(env, transport.NoticeBehind, last)
+	}
 }
 
-// remains are what a live replica knows of its members, as a tombstone would.
-func (r *replica) remains() remains {
-	state := r.view.Load().State
+// remainsOf is what the replica can vouch for when its members are those of a state
+// that it has applied.
+func (r *replica) remainsOf(state group.State) remains {
 	last := remains{Descriptor: state.Descriptor}
 	if term, err := r.log.Term(state.Index); err == nil {
 		last.Index, last.Term = state.Index, term
@@ -149,31 +152,30 @@ func (n *Node) answer(env *transport.Envelope, kind transport.NoticeKind, d rema
 // notice hears that a replica of ours may be gone, or that its members have changed.
 // It goes only on proof: at a later epoch than its own it is no member, and its id is
 // not to come any more.
-func (n *Node) notice(from raftyard.NodeID, env *transport.Envelope) {
+func (n *Node) notice(env *transport.Envelope) {
 	r, told := n.replica(env.Group), env.Notice
 	if r == nil || !n.addressed(r, env) || told.Epoch <= r.view.Load().State.Descriptor.Epoch {
 		return
 	}
 	switch {
 	case told.Kind == transport.NoticeBehind:
-		n.deliver(r, inbound{r: r, from: from, told: &vouched{
+		n.deliver(inbound{r: r, told: &vouched{
 			from: env.From.Replica, index: told.Index, term: told.Term,
 		}})
 	case told.Kind == transport.NoticeRemoved && r.id < told.NextReplica:
-		last := r.bygone(told.Epoch)
+		last := r.bygone(told.Epoch, r.id+1)
 		last.Index, last.Term = told.Index, told.Term
 		n.lifecycle.destroy(r, last)
 	}
 }
 
-// bygone is what is known of a group when a later epoch than the replica's own shows
-// that it is a member no more. Its id must not come back, and that is all: the next
-// one that the group gives out may be far beyond that of the replica that this node
-// has been given meanwhile.
-func (r *replica) bygone(epoch uint64) remains {
+// bygone is what is known of a group when the replica has not seen its own end. Ids
+// from next on may come to this node. Next is not what the group gives out next: that
+// may be far beyond the replica that this node has been given meanwhile.
+func (r *replica) bygone(epoch uint64, next raftyard.ReplicaID) remains {
 	return remains{Descriptor: group.Descriptor{
 		Group: r.group, Incarnation: r.incarnation, Kind: r.view.Load().State.Descriptor.Kind,
-		Epoch: epoch, NextReplica: r.id + 1,
+		Epoch: epoch, NextReplica: next,
 	}}
 }
 

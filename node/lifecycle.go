@@ -137,11 +137,7 @@ func (l *lifecycle) wanted(env *transport.Envelope) bool {
 
 // removed hears from a replica that it has applied its own removal.
 func (l *lifecycle) removed(r *replica) {
-	last := remains{Descriptor: r.meta.State.Descriptor}
-	if term, err := r.log.Term(r.meta.State.Index); err == nil {
-		last.Index, last.Term = r.meta.State.Index, term
-	}
-	l.destroy(r, last)
+	l.destroy(r, r.remainsOf(r.meta.State))
 }
 
 // destroy has a replica destroyed, of which there is proof that it is removed.
@@ -209,10 +205,9 @@ func (l *lifecycle) compareGroup(rec *registry.Group) {
 	switch {
 	case r != nil && (rec.Deleted || r.incarnation != rec.Incarnation):
 		d := r.view.Load().State.Descriptor
-		l.destroy(r, remains{Descriptor: group.Descriptor{
-			Group: r.group, Incarnation: r.incarnation, Kind: cmp.Or(d.Kind, rec.Kind),
-			Epoch: d.Epoch, NextReplica: max(d.NextReplica, r.id+1),
-		}})
+		last := r.bygone(d.Epoch, max(d.NextReplica, r.id+1))
+		last.Kind = cmp.Or(last.Kind, rec.Kind)
+		l.destroy(r, last)
 		if !rec.Deleted {
 			l.found(rec)
 		}
@@ -291,23 +286,13 @@ func (l *lifecycle) creatable(c creation) bool {
 		// A later replica of the group on this node: the one here was removed,
 		// and has not been told. The message proves it.
 		if r.incarnation == c.incarnation && r.id < c.id {
-			l.destroy(r, supersededBy(r, c.id))
+			l.destroy(r, r.bygone(r.view.Load().State.Descriptor.Epoch, c.id))
 		}
 		return false
 	}
 	st, ok := l.node.store.Replica(c.group)
 	return !ok || st.Incarnation != c.incarnation ||
 		(st.Tombstone != nil && c.id >= st.Tombstone.NextReplica)
-}
-
-// supersededBy is what is known of a group when a member of it writes to a later
-// replica on this node.
-func supersededBy(r *replica, later raftyard.ReplicaID) remains {
-	d := r.view.Load().State.Descriptor
-	return remains{Descriptor: group.Descriptor{
-		Group: r.group, Incarnation: r.incarnation, Kind: d.Kind,
-		Epoch: d.Epoch, NextReplica: later,
-	}}
 }
 
 func (l *lifecycle) createWrite(c creation) write {

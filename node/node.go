@@ -61,7 +61,7 @@ type Node struct {
 
 	closeOnce sync.Once
 	closeErr  error
-	procs     []process       // clock, housekeeping
+	procs     processes       // clock, housekeeping
 	running   context.Context // ends when the node stops
 	cancel    context.CancelFunc
 	chunk     int64       // most bytes of entries in one write

@@ -37,7 +37,7 @@ type snapshotSender struct {
 	node   *Node
 	queue  chan *sendJob
 	cancel context.CancelFunc
-	procs  []process
+	procs  processes
 }
 
 func newSnapshotSender(n *Node, senders int) *snapshotSender {
@@ -51,9 +51,7 @@ func newSnapshotSender(n *Node, senders int) *snapshotSender {
 
 func (s *snapshotSender) close() {
 	s.cancel()
-	for _, p := range s.procs {
-		p.wait()
-	}
+	s.procs.wait()
 }
 
 func (s *snapshotSender) run(ctx context.Context) {
@@ -177,19 +175,6 @@ func (n *Node) viewOf(ctx context.Context, r *replica) (group.Snapshot, position
 		n.closeSnapshot(r, t.s)
 	}
 	return nil, position{}, err
-}
-
-// oldState is the state that belongs to the snapshot before: a planted bug.
-func oldState(r *replica) group.State {
-	snap, err := r.log.Snapshot()
-	if err != nil {
-		return r.view.Load().State
-	}
-	m, err := group.DecodeManifest(snap.GetData())
-	if err != nil {
-		return r.view.Load().State
-	}
-	return m.State
 }
 
 func (n *Node) closeSnapshot(r *replica, s group.Snapshot) {

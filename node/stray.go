@@ -55,7 +55,7 @@ func (n *Node) askAboutStray(ctx context.Context, r *replica) {
 		if member || d.Epoch <= v.State.Descriptor.Epoch || uint64(r.id) >= st.NextReplica {
 			return
 		}
-		n.lifecycle.destroy(r, r.bygone(d.Epoch))
+		n.lifecycle.destroy(r, r.bygone(d.Epoch, r.id+1))
 		return
 	}
 }

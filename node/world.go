@@ -54,15 +54,22 @@ func (s *surroundings) spawn(name string, fn func()) process {
 // wait returns when the process has.
 func (p process) wait() { await[struct{}](p.s, nil, p.done, nil) }
 
-// all runs fns beside each other and returns when all have.
-func (s *surroundings) all(name string, fns []func()) {
-	ps := make([]process, 0, len(fns))
-	for _, fn := range fns {
-		ps = append(ps, s.spawn(name, fn))
-	}
+type processes []process
+
+// wait returns when all of them have.
+func (ps processes) wait() {
 	for _, p := range ps {
 		p.wait()
 	}
+}
+
+// all runs fns beside each other and returns when all have.
+func (s *surroundings) all(name string, fns []func()) {
+	ps := make(processes, 0, len(fns))
+	for _, fn := range fns {
+		ps = append(ps, s.spawn(name, fn))
+	}
+	ps.wait()
 }
 
 // until returns, in a simulation, when ready is true. It comes before whatever
