@@ -5,7 +5,7 @@ import "github.com/raftyard/raftyard/internal/world"
 // Examine returns what the simulator sees of the node. It may only be called between
 // two steps of a simulation: it looks at what belongs to workers.
 func (n *Node) Examine() world.Examined {
-	x := world.Examined{Node: n.cfg.ID}
+	x := world.Examined{Node: n.cfg.ID, Starts: &n.noted}
 	if n.store == nil {
 		return x
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/raftyard/raftyard/node/registry"
 )
 
-const metaFormat = 2
+const metaFormat = 3
 
 // meta is what the log store keeps for the node beside a replica's log, in the
 // same durable step. See docs/formats/node.md.
@@ -24,15 +24,18 @@ type meta struct {
 	// finishes the installation.
 	Install *installIntent
 
-	// Stores are the data directories that the nodes are known with, by node. Only the
-	// system group's replica has any; see noteStores.
+	// Stores are the data directories that the nodes are known with, and the latest
+	// starts that this node has heard of, by node. Only the system group's replica has
+	// any; see noteStores.
 	Stores []knownStore
 }
 
-// knownStore is the data directory that a node is known with.
+// knownStore is the data directory that a node is known with, and how often it was
+// started.
 type knownStore struct {
 	Node  raftyard.NodeID
 	Store registry.Store
+	Boot  uint64 // zero: not known
 }
 
 // A floor ties an index of the log to the state machine. Everything up to Index
@@ -75,6 +78,7 @@ func (m meta) encode() []byte {
 	for _, k := range m.Stores {
 		b = wire.AppendUvarint(b, uint64(k.Node))
 		b = wire.AppendID(b, k.Store)
+		b = wire.AppendUvarint(b, k.Boot)
 	}
 	return b
 }
@@ -95,11 +99,7 @@ func decodeMeta(b []byte) (meta, error) {
 		}
 	}
 	if format > 1 {
-		for range r.Count(1 + len(registry.Store{})) {
-			m.Stores = append(m.Stores, knownStore{
-				Node: raftyard.NodeID(r.Uvarint()), Store: registry.Store(r.ID()),
-			})
-		}
+		m.Stores = readStores(r, format)
 	}
 	if err := r.Close(); err != nil {
 		return meta{}, fmt.Errorf("node: replica record: %w", err)
@@ -109,6 +109,19 @@ func decodeMeta(b []byte) (meta, error) {
 		return meta{}, fmt.Errorf("node: replica record: %w", err)
 	}
 	return m, nil
+}
+
+// readStores reads the directories of nodes; format 2 has no starts.
+func readStores(r *wire.Reader, format byte) []knownStore {
+	var stores []knownStore
+	for range r.Count(1 + len(registry.Store{})) {
+		k := knownStore{Node: raftyard.NodeID(r.Uvarint()), Store: registry.Store(r.ID())}
+		if format > 2 {
+			k.Boot = r.Uvarint()
+		}
+		stores = append(stores, k)
+	}
+	return stores
 }
 
 // remains are what is left of a destroyed replica: what it knew last.

@@ -184,6 +184,7 @@ func (n *Node) openTransport(in *world.World) error {
 		Listener:        n.cfg.Listener,
 		Listen:          n.cfg.Listen,
 		Resolve:         n.resolve,
+		Admit:           n.admit,
 		Handler:         &handler{n},
 		MaxSnapshotsOut: n.cfg.SnapshotSends, MaxSnapshotsIn: n.cfg.SnapshotReceives,
 		Logger: n.logger,

@@ -261,7 +261,7 @@ func TestMetaRoundTrip(t *testing.T) {
 		{},
 		{Floor: floor{Index: 9, Term: 2, Machine: 7, File: "snapshot-1"}},
 		{Install: &installIntent{Index: 5, Term: 1, File: "incoming-1", Manifest: []byte("m")}},
-		{Stores: []knownStore{{Node: 1, Store: registry.Store{1}}, {Node: 300}}},
+		{Stores: []knownStore{{Node: 1, Store: registry.Store{1}, Boot: 4711}, {Node: 300}}},
 	} {
 		got, err := decodeMeta(m.encode())
 		if err != nil || got.Floor != m.Floor || (got.Install == nil) != (m.Install == nil) ||

@@ -90,10 +90,15 @@ func (n *Node) proposeAt(
 	return res, nil
 }
 
-// serving returns this node's replica if it takes requests.
+// serving returns this node's replica if it takes requests. It does not before the
+// node has read the registry: the group may be deleted, and its id another group's by
+// now, and the replica would neither know nor need anybody to go on.
 func (n *Node) serving(g raftyard.GroupID) (*replica, error) {
 	r := n.replica(g)
 	switch {
+	case g != raftyard.SystemGroup && !n.lifecycle.isFresh():
+		return nil, fmt.Errorf("group %d: node %d: %w: it has not read the registry yet",
+			g, n.cfg.ID, ErrNotReady)
 	case n.isClosing() && g != raftyard.SystemGroup:
 		return nil, fmt.Errorf("%w: node %d", ErrClosed, n.cfg.ID)
 	case r == nil:
@@ -153,8 +158,8 @@ func (n *Node) confirmMissing(ctx context.Context, g raftyard.GroupID) error {
 
 // gaveUp is the error of a request that found no leader in time.
 func (n *Node) gaveUp(ctx context.Context, g raftyard.GroupID, last error) error {
-	if errors.Is(last, ErrOverloaded) {
-		return fmt.Errorf("group %d: %w", g, last) // somebody leads, and has too much to do
+	if errors.Is(last, ErrOverloaded) || errors.Is(last, ErrNotReady) {
+		return fmt.Errorf("group %d: %w", g, last) // it is known why
 	}
 	err := fmt.Errorf("group %d: %w: %w", g, ErrNoLeader, context.Cause(ctx))
 	if last != nil && !errors.Is(last, context.DeadlineExceeded) {
@@ -184,8 +189,9 @@ func (n *Node) retryable(g raftyard.GroupID, to raftyard.NodeID, err error) bool
 	if _, ok := errors.AsType[*unreachableError](err); ok {
 		return true
 	}
-	// ErrClosed, ErrFaulty: that node is going; another will lead.
+	// ErrClosed, ErrFaulty: that node is going; another will lead. ErrNotReady: it comes.
 	return errors.Is(err, ErrNoReplica) || errors.Is(err, ErrDropped) ||
+		errors.Is(err, ErrNotReady) ||
 		(to != n.cfg.ID && (errors.Is(err, ErrClosed) || errors.Is(err, ErrFaulty)))
 }
 

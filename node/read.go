@@ -84,6 +84,9 @@ func (n *Node) viewLocal(
 	ctx, cancel := n.withDeadline(ctx)
 	defer cancel()
 	r, err := n.serving(g)
+	for errors.Is(err, ErrNotReady) && n.world.sleep(ctx, pollEvery) {
+		r, err = n.serving(g)
+	}
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,12 @@ type Config struct {
 	// connect, from several goroutines, and must not block.
 	Resolve func(node raftyard.NodeID) (addr string, ok bool)
 
+	// Admit, if set, is asked in each handshake, on either side, whether this node
+	// wants to have to do with the process that the peer presents itself as. What it
+	// returns ends the connection; an acceptor tells the dialler. It is called from
+	// several goroutines and must not block.
+	Admit func(peer Identity) *RefusalError
+
 	Handler Handler
 
 	// Logger gets what an operator should know, at a limited rate, from a goroutine

@@ -97,5 +97,5 @@ func (t *Transport) checkWelcome(w *welcome, node raftyard.NodeID) *RefusalError
 	case w.from.Node != node:
 		return refuse(RefusedWrongNode, "node %d was expected there, node %d is", node, w.from.Node)
 	}
-	return nil
+	return t.cfg.admit(w.from.Identity)
 }

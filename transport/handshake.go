@@ -267,5 +267,13 @@ func (t *Transport) checkHello(h *hello) *RefusalError {
 		return refuse(RefusedWrongNode, "node %d was expected at %s, node %d is there",
 			h.expect, h.addr, self.Node)
 	}
-	return nil
+	return t.cfg.admit(h.from.Identity)
+}
+
+// admit asks the embedding program about a peer.
+func (c *Config) admit(peer Identity) *RefusalError {
+	if c.Admit == nil {
+		return nil
+	}
+	return c.Admit(peer)
 }

@@ -11,6 +11,13 @@ type Examined struct {
 	Node     raftyard.NodeID
 	Replicas []Replica         // by group
 	Stored   []storage.Replica // by group, tombstones too
+	Starts   Starts
+}
+
+// Starts tells how often other nodes were started, as far as a node has noted durably.
+type Starts interface {
+	// Noted returns the start of a node that was noted last, or zero.
+	Noted(id raftyard.NodeID) uint64
 }
 
 // Replica is one replica of a node.

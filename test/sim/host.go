@@ -257,7 +257,6 @@ func (h *host) crash(lose func(*simdisk.Disk), loss check.Loss) {
 
 // end takes the node away.
 func (h *host) end() {
-	h.w.retire(h)
 	h.w.net.Crash(h.id)
 	h.st.Kill()
 	h.node, h.examine, h.state = nil, nil, down

@@ -13,12 +13,8 @@ import (
 )
 
 // revert takes an image of a node's disk, and has the node start from it when it has
-// started twice since: the others know then that it is an old one, and must not
-// listen to it. It is gone for good after a while, and before any of the others
-// starts again and knows nothing of it any more.
-//
-// The image is of a time when every group had other voters, too. From one that says
-// that it is the only one it would go on alone, and nobody could tell it.
+// started twice since and the others know: they must not listen to it, also when they
+// start again themselves. It is gone for good after a while.
 func revert(w *World, f *Fault) {
 	h := w.host(f.Node)
 	var image *simdisk.Disk
@@ -33,7 +29,7 @@ func revert(w *World, f *Fault) {
 		case image == nil:
 		case h.state == running && h.starts == first:
 			w.kill(f.Node, time.Millisecond)
-		case h.starts > first && w.dispensable(f.Node) && w.net.Known(f.Node):
+		case h.starts > first && w.dispensable(f.Node) && w.noted(h):
 			h.startFrom(image, f.For)
 			return true
 		}
@@ -81,14 +77,11 @@ func (h *host) startFrom(image *simdisk.Disk, d time.Duration) {
 	})
 }
 
-// retire ends the node that runs an older copy of its disk, before another one ends
-// that knows so.
-func (w *World) retire(but *host) {
-	for _, h := range w.hosts {
-		if h.stale && h != but && h.state != down {
-			h.crash((*simdisk.Disk).Kill, check.LostAll)
-		}
-	}
+// noted reports whether all the others have noted the node's last start.
+func (w *World) noted(h *host) bool {
+	return !slices.ContainsFunc(w.hosts, func(o *host) bool {
+		return o != h && o.seen.Starts.Noted(h.id) < h.starts
+	})
 }
 
 // copyDisk returns a disk with what is to be seen on one that nobody uses.

@@ -107,6 +107,33 @@ func testOlderStart(t *testing.T, c *cluster) {
 	c.addUnlisted(1, boot(4)).refused(t, 2, b, transport.RefusedStale)
 }
 
+// testAdmit checks that either side of a handshake asks whether the other is wanted.
+func testAdmit(t *testing.T, c *cluster) {
+	b := c.add(2, func(cfg *transport.Config) {
+		cfg.Admit = func(peer transport.Identity) *transport.RefusalError {
+			if peer.Boot < 7 {
+				return &transport.RefusalError{Code: transport.RefusedStale, Text: "noted at start 7"}
+			}
+			return nil
+		}
+	})
+	boot := func(n uint64) func(*transport.Config) {
+		return func(cfg *transport.Config) { cfg.Boot = n }
+	}
+	old := c.addUnlisted(1, boot(6))
+	old.refused(t, 2, b, transport.RefusedStale)
+	c.enter(1, old.Addr().String())
+	_, err := b.Request(t.Context(), 1, 1, nil)
+	ref, ok := errors.AsType[*transport.RefusalError](err)
+	if !ok || ref.Code != transport.RefusedStale {
+		t.Fatalf("a dialler that is asked got %v", err)
+	}
+	old.stop()
+	if _, err := c.addUnlisted(1, boot(7)).Request(t.Context(), 2, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // testRestart checks that a node comes back at once when it was started anew,
 // though its old connections may not have been given up yet.
 func testRestart(t *testing.T, c *cluster) {

@@ -53,6 +53,7 @@ func Run(t *testing.T, network func(t *testing.T) Start) {
 		{"Clone", testClone},
 		{"CopyOfTheSameStart", testCopyOfTheSameStart},
 		{"OlderStart", testOlderStart},
+		{"Admit", testAdmit},
 		{"Restart", testRestart},
 	} {
 		t.Run(test.name, func(t *testing.T) {

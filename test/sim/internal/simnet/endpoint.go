@@ -149,6 +149,11 @@ func introduce(a, b *Endpoint) error {
 
 // judge says whether id may be the process that the node has now.
 func (e *Endpoint) judge(id transport.Identity) error {
+	if e.cfg.Admit != nil {
+		if ref := e.cfg.Admit(id); ref != nil {
+			return ref
+		}
+	}
 	before, known := e.seen[id.Node]
 	if !known {
 		return nil
