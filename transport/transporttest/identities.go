@@ -112,7 +112,7 @@ func testAdmit(t *testing.T, c *cluster) {
 	b := c.add(2, func(cfg *transport.Config) {
 		cfg.Admit = func(peer transport.Identity) *transport.RefusalError {
 			if peer.Boot < 7 {
-				return &transport.RefusalError{Code: transport.RefusedStale, Text: "noted at start 7"}
+				return &transport.RefusalError{Code: transport.RefusedStale, Text: "noted at 7"}
 			}
 			return nil
 		}
