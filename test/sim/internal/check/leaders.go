@@ -68,9 +68,9 @@ func (c *Checker) checkLeader(s *replicaState, r *Replica) {
 	}
 	reign.seen = true
 	granted := func(id raftyard.ReplicaID) bool { return s.group.granted(id, r.Term, s) }
-	if !c.decided(s, r, granted) {
-		c.fail(Membership, "%v leads term %d without a majority of votes of %v",
-			s, r.Term, r.State.Descriptor.Members)
+	if !c.decided(s, r, firstOf(s.log, r.Term), granted) {
+		c.fail(Membership, "%v leads term %d without a majority of votes of %s",
+			s, r.Term, describe(r.State.Descriptor))
 	}
 	c.checkComplete(s, r)
 }

@@ -51,6 +51,23 @@ func termAt(log Log, index uint64) (uint64, presence) {
 	}
 }
 
+// firstOf returns the first index of a log that is of the newest term, or noLimit if
+// that is not to be seen: it is not there yet, or cut off already.
+func firstOf(log Log, newest uint64) uint64 {
+	if log == nil {
+		return noLimit
+	}
+	_, last := log.Bounds()
+	for at := last; ; at-- {
+		switch term, state := termAt(log, at); {
+		case state != present || term != newest && at == last:
+			return noLimit
+		case term != newest:
+			return at + 1
+		}
+	}
+}
+
 // A window is the terms of committed entries: those above base, zero where nothing
 // is known.
 type window struct {

@@ -140,18 +140,32 @@ func differences(a, b []raftyard.ReplicaID) int {
 	return n + len(b) - (len(a) - n)
 }
 
-// decided reports whether those who agree are a majority of the members that were
-// in force at some moment since the replica was last seen.
-func (c *Checker) decided(s *replicaState, r *Replica, agrees func(raftyard.ReplicaID) bool) bool {
-	if majority(r.State.Descriptor, agrees) || majority(s.state.Descriptor, agrees) {
-		return true
-	}
+// decided reports whether those who agree are a majority of the members that were in
+// force at some moment since the replica was last seen. An election is over before the
+// new leader's first entry: members of that index or later were not in force yet.
+func (c *Checker) decided(
+	s *replicaState, r *Replica, before uint64, agrees func(raftyard.ReplicaID) bool,
+) bool {
 	for _, ch := range s.group.changes {
-		if ch.index > s.state.Index && ch.index < r.State.Index && majority(ch.members, agrees) {
+		if ch.index >= s.state.Index && ch.index <= r.State.Index && ch.index < before &&
+			majority(ch.members, agrees) {
 			return true
 		}
 	}
 	return false
+}
+
+// noLimit is behind every index.
+const noLimit = ^uint64(0)
+
+// oldest returns the members with which a replica may go on at the least when its node
+// has started again. What it had last was perhaps being saved when the node died, and
+// is then applied once more, when it has been elected under the members of before. But
+// what was durable is there, and no replica campaigns over a change that it knows to
+// be committed.
+func (s *replicaState) oldest() group.State {
+	ch, _ := s.group.changeAt(max(s.promised.members, s.promised.commit))
+	return group.State{Index: ch.index, Descriptor: ch.members}
 }
 
 // majority reports whether those who agree are a majority of the voters, in both
@@ -185,7 +199,7 @@ func (c *Checker) checkDecision(s *replicaState, r *Replica) {
 		return // it is of another term, and was known before
 	}
 	has := func(id raftyard.ReplicaID) bool { return s.group.has(id, r.Term, r.Commit, s) }
-	if !c.decided(s, r, has) {
+	if !c.decided(s, r, noLimit, has) {
 		c.fail(Membership, "%v has committed entry %d in term %d without a majority of %s",
 			s, r.Commit, r.Term, describe(r.State.Descriptor))
 	}

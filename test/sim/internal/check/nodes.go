@@ -132,6 +132,7 @@ func (c *Checker) Crashed(node raftyard.NodeID, loss Loss) {
 	n.loss = max(n.loss, loss)
 	n.stored = nil
 	for _, s := range n.shown {
+		s.promised.commit = max(s.promised.commit, hardStateOf(s.log).commit)
 		s.shown, s.log = false, nil
 		s.machine.open = false
 	}

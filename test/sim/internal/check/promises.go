@@ -14,8 +14,9 @@ type promises struct {
 	acks  recent[uint64]             // the highest index acknowledged, by term
 	ack   ack
 
-	commit uint64 // the durable commit index
-	safe   uint64 // up to here, all is committed and durable
+	commit  uint64 // the durable commit index
+	safe    uint64 // up to here, all is committed and durable
+	members uint64 // the index of the newest members that are durable for certain
 }
 
 // An ack is the newest acknowledgement of entries: in a message of a term, of all
@@ -83,6 +84,9 @@ func (c *Checker) notePromises(s *replicaState, now sight) {
 	p.term = max(p.term, hs.term)
 	p.commit = max(p.commit, hs.commit)
 	p.safe = max(p.safe, s.settled(now))
+	if now.members <= now.applied { // nothing is applied before the members of it are saved
+		p.members = max(p.members, now.members)
+	}
 	if p.ack.index == 0 || p.ack.replaced {
 		return
 	}
