@@ -158,15 +158,19 @@ func TestDurableFirst(t *testing.T) {
 		}},
 		{"stands without its own durable vote", DurableFirst, func(b *bench) {
 			b.vote(2, 0, 3)
-			m := message(raftpb.MsgVote, 3, 3)
-			m.LogTerm = new(uint64(2))
-			b.send(2, 3, m)
+			b.stand(3, 3, 2)
 		}},
 		{"stands with entries that are not durable", DurableFirst, func(b *bench) {
 			b.vote(2, 2, 3)
-			m := message(raftpb.MsgVote, 3, 4)
-			m.LogTerm = new(uint64(2))
-			b.send(2, 3, m)
+			b.stand(3, 4, 2)
+		}},
+		{"stands with an entry of a later term than it has", DurableFirst, func(b *bench) {
+			b.vote(2, 2, 4)
+			b.stand(4, 3, 3)
+		}},
+		{"stands with a shorter log of a later term than it has", DurableFirst, func(b *bench) {
+			b.vote(2, 2, 4)
+			b.stand(4, 2, 3)
 		}},
 		{"leads a term in which its vote is another's", DurableFirst, func(b *bench) {
 			b.vote(2, 3, 3)
@@ -216,6 +220,34 @@ func TestDurableFirst(t *testing.T) {
 			b.step(1)
 		}},
 	})
+}
+
+// stand has node 2 ask for a vote, with a log that ends with an entry of a term.
+func (b *bench) stand(term, index, of uint64) {
+	m := message(raftpb.MsgVote, term, index)
+	m.LogTerm = new(of)
+	b.send(2, 3, m)
+}
+
+// TestStandsWithLess: a candidate that hears of the leader of its term before its own
+// requests have left has lost what they show, and has something newer instead.
+func TestStandsWithLess(t *testing.T) {
+	b := newBench(t, Config{})
+	l := b.log(2)
+	l.terms = append(l.terms, 2, 2)
+	b.r(2).Last = l.last()
+	b.step(2)
+	b.vote(2, 2, 3)
+	b.stand(3, 5, 2)
+	b.none()
+	l.terms = append(l.terms[:3], 3)
+	b.r(2).Last = l.last()
+	b.step(2)
+	for index := uint64(3); index < 6; index++ {
+		b.stand(3, index, 2)
+	}
+	b.stand(3, 4, 3)
+	b.none()
 }
 
 // view shows one replica's durable state.

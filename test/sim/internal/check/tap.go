@@ -16,7 +16,7 @@ import (
 //	message            vouches for
 //	MsgAppResp         all entries up to its index, in its term
 //	MsgVoteResp        the vote
-//	MsgVote            the vote for itself, and the end of the log
+//	MsgVote            the vote for itself, and a log that is as up to date
 //	of a leader        the term, and the vote for itself
 //	all with a term    the term; a pre-vote speaks of the next one, and its grant
 //	                   of the candidate's
@@ -145,15 +145,17 @@ func (t *tap) wantVote(to raftyard.ReplicaID) {
 	t.noteVote(t.s, term, to)
 }
 
-// wantEnd: the end of the log that a candidate shows is durable.
+// wantEnd: the end of the log that a candidate shows is no more up to date than what is
+// durable, as voters compare it: by term, then by index. What is durable may be more
+// up to date, and end at a lower index, when the candidate has heard of the leader of
+// its term before its request leaves.
 func (t *tap) wantEnd() {
 	index, term := t.m.GetIndex(), t.m.GetLogTerm()
-	own, state := termAt(t.held.Log, index)
-	// A request that was on its way when the log was overwritten shows an older end
-	// than there is: it claims less.
-	if state == beyond && index > 0 || state == present && own < term {
-		t.fail(DurableFirst, "%v stands for term %d with a log that ends at %d in term %d, %s",
-			t.s, t.m.GetTerm(), index, term, t.end())
+	_, last := t.held.Log.Bounds()
+	own, _ := termAt(t.held.Log, last)
+	if term > own || term == own && index > last {
+		t.fail(DurableFirst, "%v stands for term %d with a log that ends at %s, %s",
+			t.s, t.m.GetTerm(), position(index, term), t.end())
 	}
 }
 
