@@ -45,6 +45,11 @@ func (c *call) json(v any, limit int64) error {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return malformed(data, nil, decoder.InputOffset(), errors.New("more after the JSON object"))
 	}
+	// encoding/json takes members in any case and, of two that are the same, the last:
+	// who reads the first would have read another wish.
+	if found := locate(data, reflect.TypeOf(v)); found != nil {
+		return malformedAt(data, found.offset, found.what)
+	}
 	return nil
 }
 
@@ -84,6 +89,11 @@ func malformed(data []byte, want reflect.Type, offset int64, err error) error {
 			offset, what = found.offset, found.what
 		}
 	}
+	return malformedAt(data, offset, what)
+}
+
+// malformedAt says what is wrong at a place of the body.
+func malformedAt(data []byte, offset int64, what string) error {
 	before := data[:min(max(offset, 0), int64(len(data)))]
 	line := 1 + bytes.Count(before, []byte("\n"))
 	column := max(len(before)-bytes.LastIndexByte(before, '\n')-1, 1)

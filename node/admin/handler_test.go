@@ -346,6 +346,15 @@ func TestMalformedJSON(t *testing.T) {
 		{"no list", `{"voters":1}`, "voters is a number, want a list"},
 		{"no object", `[1]`, "the body is a list, want an object"},
 		{"more", `{"kind":"kv"}{}`, "more after the JSON object"},
+		{
+			"twice", "{\"kind\":\"kv\",\n\"voters\":[1],\"voters\":[1,2]}",
+			`line 2, column 14: "voters" is given twice`,
+		},
+		{
+			"another case", `{"kind":"kv","Voters":[1]}`,
+			`line 1, column 14: unknown field "Voters", did you mean "voters"?`,
+		},
+		{"twice in two cases", `{"kind":"kv","KIND":"sql","voters":[1]}`, `unknown field "KIND"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -16,17 +16,24 @@ type misfit struct {
 }
 
 // A locator goes through a document side by side with the type that it shall be
-// decoded into. It looks for what encoding/json refuses without saying where.
+// decoded into. It looks for what encoding/json refuses without saying where, and
+// for what it should refuse and does not.
 type locator struct {
 	data    []byte
 	decoder *json.Decoder
 }
 
-// locate returns the first field that t does not have, or the first text that is
-// not the base64 it should be. data must be valid JSON.
+func newLocator(data []byte) *locator {
+	l := &locator{data: data, decoder: json.NewDecoder(bytes.NewReader(data))}
+	l.decoder.UseNumber() // some numbers of JSON are too large for a float64
+	return l
+}
+
+// locate returns the first field that t does not have, that is there twice or
+// whose name is in another case, or the first text that is not the base64 it
+// should be. data must be valid JSON.
 func locate(data []byte, t reflect.Type) *misfit {
-	l := locator{data: data, decoder: json.NewDecoder(bytes.NewReader(data))}
-	return l.value(t, "")
+	return newLocator(data).value(t, "")
 }
 
 // next returns the next token and where it begins.
@@ -66,16 +73,22 @@ func (l *locator) value(t reflect.Type, path string) *misfit {
 }
 
 func (l *locator) object(t reflect.Type, path string) *misfit {
+	seen := map[string]bool{}
 	for l.decoder.More() {
 		token, offset := l.next()
 		name, ok := token.(string)
 		if !ok {
 			return nil
 		}
+		if seen[name] {
+			return &misfit{offset, fmt.Sprintf("%q is given twice", name)}
+		}
+		seen[name] = true
 		var of reflect.Type
 		if t != nil && t.Kind() == reflect.Struct {
-			if of = fieldOf(t, name); of == nil {
-				return &misfit{offset, fmt.Sprintf("unknown field %q", name)}
+			var hint string
+			if of, hint = fieldOf(t, name); of == nil {
+				return &misfit{offset, fmt.Sprintf("unknown field %q%s", name, hint)}
 			}
 		}
 		if found := l.value(of, strings.TrimPrefix(path+"."+name, ".")); found != nil {
@@ -100,20 +113,24 @@ func (l *locator) list(t reflect.Type, path string) *misfit {
 	return nil
 }
 
-// fieldOf returns the type of the field that encoding/json would fill, or nil.
-func fieldOf(t reflect.Type, name string) reflect.Type {
+// fieldOf returns the type of the field with just this name, or nil and a hint
+// whether there is one in another case.
+func fieldOf(t reflect.Type, name string) (of reflect.Type, hint string) {
 	for f := range t.Fields() {
 		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if strings.EqualFold(tag, name) {
-			return f.Type
+		switch {
+		case tag == name:
+			return f.Type, ""
+		case strings.EqualFold(tag, name):
+			hint = fmt.Sprintf(", did you mean %q?", tag)
 		}
 	}
-	return nil
+	return nil, hint
 }
 
 // tokenAt returns where the token begins that ends at or after offset.
 func tokenAt(data []byte, offset int64) int64 {
-	l := locator{data: data, decoder: json.NewDecoder(bytes.NewReader(data))}
+	l := newLocator(data)
 	for {
 		token, begin := l.next()
 		if token == nil && begin > int64(len(data)) || l.decoder.InputOffset() >= offset {
