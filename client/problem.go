@@ -28,7 +28,12 @@ const (
 	CodeEpochMismatch   = "epoch_mismatch"
 	CodeChangeUnderWay  = "change_in_progress"
 	CodeTransferFailed  = "transfer_failed"
-	CodeUnsupported     = "unsupported" // the group's kind cannot do it
+	CodeNoQuorum        = "no_quorum"         // a majority of the voters cannot be reached
+	CodeUnhealthy       = "unhealthy_members" // the wanted voters could not go on
+	CodeNodeInUse       = "node_in_use"       // it still holds members of groups
+	CodeNodeRemoved     = "node_removed"      // its id is spent
+	CodeNoState         = "no_state"          // it is led by a replica that only has the log
+	CodeUnsupported     = "unsupported"       // the group's kind cannot do it
 	CodeNotImplemented  = "not_implemented"
 	CodeOverloaded      = "overloaded"
 	CodeNoLeader        = "no_leader"
@@ -51,7 +56,8 @@ func Codes() []string {
 		CodeBadHost, CodeTooLarge, CodeGroupNotFound, CodeNodeNotFound, CodeNoReplica,
 		CodeKeyNotFound,
 		CodePrecondition, CodeGroupExists, CodeEpochMismatch, CodeChangeUnderWay,
-		CodeTransferFailed, CodeUnsupported, CodeNotImplemented, CodeOverloaded, CodeNoLeader,
+		CodeTransferFailed, CodeNoQuorum, CodeUnhealthy, CodeNodeInUse, CodeNodeRemoved,
+		CodeNoState, CodeUnsupported, CodeNotImplemented, CodeOverloaded, CodeNoLeader,
 		CodeNotLeader, CodeNotReady, CodeReplicaStopped, CodeStoreFailed, CodeClosing,
 		CodeDiskFull, CodeTimeout, CodeOutcomeUnknown, CodeClientCancelled, CodeInternal,
 	}
@@ -107,7 +113,8 @@ func (p *Problem) Error() string {
 // in the way passes by itself.
 func (p *Problem) retryAfter() (time.Duration, bool) {
 	switch p.Code {
-	case CodeNoLeader, CodeNotLeader, CodeNotReady, CodeOverloaded, CodeClosing, CodeTimeout:
+	case CodeNoLeader, CodeNotLeader, CodeNoState, CodeNotReady, CodeOverloaded, CodeClosing,
+		CodeTimeout:
 	default:
 		return 0, false
 	}

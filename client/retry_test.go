@@ -105,7 +105,7 @@ func TestDialThatHangsLeavesTime(t *testing.T) {
 func TestWhatIsRetried(t *testing.T) {
 	retried := map[string]bool{
 		CodeNoLeader: true, CodeNotLeader: true, CodeNotReady: true, CodeOverloaded: true,
-		CodeClosing: true, CodeTimeout: true,
+		CodeClosing: true, CodeTimeout: true, CodeNoState: true,
 	}
 	for _, code := range Codes() {
 		t.Run(code, func(t *testing.T) {

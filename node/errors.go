@@ -41,6 +41,24 @@ var (
 	// deadline; the group goes on by itself.
 	ErrNotReached = errors.New("membership not reached yet")
 
+	// ErrNoQuorum: a majority of the group's voters cannot be reached, so that the
+	// change could not be made safely. It had no effect.
+	ErrNoQuorum = errors.New("no quorum")
+
+	// ErrUnhealthy: the members that are asked for would have no majority that lives,
+	// or are on nodes that nobody knows. The request had no effect.
+	ErrUnhealthy = errors.New("unhealthy members")
+
+	// ErrNodeInUse: the node still holds members of groups, which the text counts.
+	ErrNodeInUse = errors.New("node in use")
+
+	// ErrNodeRemoved: the node was taken out of the cluster; its id is spent.
+	ErrNodeRemoved = errors.New("node removed")
+
+	// ErrNoState: the group is led by a replica that has its log and not its state,
+	// and none that has both could take over. The request had no effect.
+	ErrNoState = errors.New("no state")
+
 	// ErrOverloaded: a queue is full; the request was not queued. Retry later,
 	// with back-off.
 	ErrOverloaded = errors.New("overloaded")

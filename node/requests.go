@@ -31,7 +31,7 @@ var remoteCodes = []error{
 	ErrUnknownOutcome, ErrNoLeader, ErrGroupNotFound, ErrNoReplica, ErrGroupExists,
 	ErrEpochMismatch, ErrChangeInProgress, ErrOverloaded, ErrTooLarge, ErrInvalid,
 	ErrTransfer, ErrFaulty, ErrUnsupported, ErrDiskFull, ErrClosed, ErrTimeout, ErrQueryFailed,
-	ErrNotReady, ErrDropped,
+	ErrNotReady, ErrDropped, ErrNoState, ErrNoQuorum, ErrUnhealthy, ErrNodeInUse, ErrNodeRemoved,
 }
 
 // codeNotLeader is the number of a NotLeaderError; its leader is in the body.

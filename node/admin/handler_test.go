@@ -211,6 +211,11 @@ func TestErrorMapping(t *testing.T) {
 			err: node.ErrChangeInProgress, wantStatus: 409, wantCode: client.CodeChangeUnderWay,
 			wantRetry: true,
 		},
+		{err: node.ErrNoQuorum, wantStatus: 409, wantCode: client.CodeNoQuorum},
+		{err: node.ErrUnhealthy, wantStatus: 409, wantCode: client.CodeUnhealthy},
+		{err: node.ErrNodeInUse, wantStatus: 409, wantCode: client.CodeNodeInUse},
+		{err: node.ErrNodeRemoved, wantStatus: 410, wantCode: client.CodeNodeRemoved},
+		{err: node.ErrNoState, wantStatus: 503, wantCode: client.CodeNoState, wantRetry: true},
 		{err: node.ErrTransfer, wantStatus: 409, wantCode: client.CodeTransferFailed},
 		{
 			err: node.ErrOverloaded, wantStatus: 429, wantCode: client.CodeOverloaded,

@@ -69,6 +69,14 @@ func describe(code string) (status int, title string, wait time.Duration) {
 		return http.StatusConflict, "Membership change in progress", 500 * time.Millisecond
 	case client.CodeTransferFailed:
 		return http.StatusConflict, "Leadership not transferred", 0
+	case client.CodeNoQuorum:
+		return http.StatusConflict, "No quorum", 0
+	case client.CodeUnhealthy:
+		return http.StatusConflict, "Unhealthy members", 0
+	case client.CodeNodeInUse:
+		return http.StatusConflict, "Node in use", 0
+	case client.CodeNodeRemoved:
+		return http.StatusGone, "Node removed", 0
 	case client.CodePrecondition:
 		return http.StatusPreconditionFailed, "Precondition failed", 0
 	case client.CodeTooLarge:
@@ -93,6 +101,8 @@ func describeFailure(code string) (status int, title string, wait time.Duration)
 		return http.StatusServiceUnavailable, "No leader", 200 * time.Millisecond
 	case client.CodeNotLeader:
 		return http.StatusServiceUnavailable, "Not the leader", 50 * time.Millisecond
+	case client.CodeNoState:
+		return http.StatusServiceUnavailable, "No state", 500 * time.Millisecond
 	case client.CodeNotReady:
 		return http.StatusServiceUnavailable, "Not ready", 500 * time.Millisecond
 	case client.CodeReplicaStopped:
@@ -135,6 +145,11 @@ func mappings() []mapping {
 		{node.ErrEpochMismatch, client.CodeEpochMismatch},
 		{node.ErrNotReached, client.CodeChangeUnderWay},
 		{node.ErrChangeInProgress, client.CodeChangeUnderWay},
+		{node.ErrNoQuorum, client.CodeNoQuorum},
+		{node.ErrUnhealthy, client.CodeUnhealthy},
+		{node.ErrNodeInUse, client.CodeNodeInUse},
+		{node.ErrNodeRemoved, client.CodeNodeRemoved},
+		{node.ErrNoState, client.CodeNoState},
 		{node.ErrDiskFull, client.CodeDiskFull},
 		{node.ErrOverloaded, client.CodeOverloaded},
 		{node.ErrTooLarge, client.CodeTooLarge},
