@@ -67,10 +67,13 @@ type Replica struct {
 // Group is everything about one group.
 type Group struct {
 	GroupSummary
-	SnapshotEntries uint64    `json:"snapshot_entries"`
-	TrailingEntries uint64    `json:"trailing_entries"`
-	NextReplica     uint64    `json:"next_replica"`
-	Replicas        []Replica `json:"replicas"`
+	SnapshotEntries uint64 `json:"snapshot_entries"`
+	TrailingEntries uint64 `json:"trailing_entries"`
+	NextReplica     uint64 `json:"next_replica"`
+	// Steering is what the leader waits for on its way to the wanted members; empty:
+	// for nothing.
+	Steering string    `json:"steering,omitempty"`
+	Replicas []Replica `json:"replicas"`
 }
 
 // CreatedGroup answers the creation of a group.

@@ -79,13 +79,18 @@ func TestChangeCanBeTakenBack(t *testing.T) {
 	}
 	c.eventually("the learner is added", func() bool {
 		st, err = c.nodes[1].Group(ctx, 1)
-		return err == nil && len(st.Members) == 4
+		return err == nil && len(st.Members) == 4 &&
+			strings.Contains(st.Steering, "has not caught up")
 	})
 	other.ExpectEpoch = st.Epoch
 	if _, err = c.nodes[1].SetMembers(ctx, 1, other, true); err != nil {
 		t.Errorf("SetMembers at the present epoch = %v", err)
 	}
 	c.wantWords(1, 1, "a")
+	c.eventually("nothing is waited for", func() bool {
+		st, err = c.nodes[2].Group(ctx, 1)
+		return err == nil && st.Steering == ""
+	})
 }
 
 func TestNodeWithoutTheRegistrySaysSo(t *testing.T) {

@@ -258,6 +258,7 @@ func (n *Node) Group(ctx context.Context, g raftyard.GroupID) (GroupStatus, erro
 	nodes = slices.Compact(nodes)
 	st.Replicas = make([]ReplicaStatus, len(nodes))
 	var mu sync.Mutex
+	var led uint64 // the newest term that a replica leads in
 	asks := make([]func(), 0, len(nodes))
 	for i, id := range nodes {
 		asks = append(asks, func() {
@@ -274,6 +275,9 @@ func (n *Node) Group(ctx context.Context, g raftyard.GroupID) (GroupStatus, erro
 			st.NextReplica = max(st.NextReplica, rs.NextReplica)
 			if rs.Epoch > st.Epoch {
 				st.Epoch, st.Members = rs.Epoch, rs.Members
+			}
+			if rs.Role == group.Leader.String() && rs.Term > led {
+				led, st.Steering = rs.Term, rs.Steering
 			}
 		})
 	}

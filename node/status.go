@@ -89,10 +89,12 @@ type ReplicaStatus struct {
 // GroupStatus is everything about one group.
 type GroupStatus struct {
 	GroupSummary
-	SnapshotEntries uint64          `json:"snapshot_entries"`
-	TrailingEntries uint64          `json:"trailing_entries"`
-	NextReplica     uint64          `json:"next_replica"`
-	Replicas        []ReplicaStatus `json:"replicas"`
+	SnapshotEntries uint64 `json:"snapshot_entries"`
+	TrailingEntries uint64 `json:"trailing_entries"`
+	NextReplica     uint64 `json:"next_replica"`
+	// Steering is what the leader waits for on its way to the wanted members, or empty.
+	Steering string          `json:"steering,omitempty"`
+	Replicas []ReplicaStatus `json:"replicas"`
 }
 
 // PeerProgress is what a leader knows of one member.
