@@ -63,16 +63,29 @@ type Incarnation [16]byte
 func (in Incarnation) IsZero() bool { return in == Incarnation{} }
 
 // String returns the usual form of a UUID, 8-4-4-4-12 hexadecimal digits.
-func (in Incarnation) String() string {
+func (in Incarnation) String() string { return uuidText(in) }
+
+// StoreID names a data directory. It is a UUID that is made with the directory:
+// a node that is started with an empty directory, under whichever node id, has
+// another one. The zero value names no directory.
+type StoreID [16]byte
+
+// IsZero reports whether s names no directory.
+func (s StoreID) IsZero() bool { return s == StoreID{} }
+
+// String returns the usual form of a UUID, 8-4-4-4-12 hexadecimal digits.
+func (s StoreID) String() string { return uuidText(s) }
+
+func uuidText(id [16]byte) string {
 	var buf [36]byte
-	hex.Encode(buf[0:8], in[0:4])
+	hex.Encode(buf[0:8], id[0:4])
 	buf[8] = '-'
-	hex.Encode(buf[9:13], in[4:6])
+	hex.Encode(buf[9:13], id[4:6])
 	buf[13] = '-'
-	hex.Encode(buf[14:18], in[6:8])
+	hex.Encode(buf[14:18], id[6:8])
 	buf[18] = '-'
-	hex.Encode(buf[19:23], in[8:10])
+	hex.Encode(buf[19:23], id[8:10])
 	buf[23] = '-'
-	hex.Encode(buf[24:36], in[10:16])
+	hex.Encode(buf[24:36], id[10:16])
 	return string(buf[:])
 }

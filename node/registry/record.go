@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/raftyard/raftyard"
@@ -29,16 +30,52 @@ type Node struct {
 	Labels map[string]string
 
 	// Store is the id of the node's data directory, zero while it is not known.
-	// Once known it never changes: another directory under the same node id has
-	// forgotten what the node has promised.
+	// Once known it changes by [ReplaceStore] alone: another directory under the
+	// same node id has forgotten what the node has promised.
 	Store Store
+
+	// First is the first directory that was registered for the node, zero while
+	// none was. It never changes.
+	First Store
+
+	// Boot counts the starts of Store: it is the latest that was registered. It
+	// is zero while none was. A process with an earlier one runs on an older copy
+	// of the directory.
+	Boot uint64
+
+	// State is what the node is used for.
+	State NodeState
 }
 
-// A Store is the id of a data directory, a UUID.
-type Store [16]byte
+// A Store is the id of a data directory.
+type Store = raftyard.StoreID
 
-// IsZero reports whether s names no directory.
-func (s Store) IsZero() bool { return s == Store{} }
+// A NodeState says what a node is used for. Only [SetNodeState] changes it.
+type NodeState uint8
+
+// The states of a node.
+const (
+	NodeActive  NodeState = iota // in use
+	NodeDrained                  // its replicas stay, but are not to lead
+	NodeLeaving                  // its replicas are to go; it gets no new ones
+	NodeRemoved                  // has left for ever; its id is never used again
+)
+
+// String returns the state's name in lower case.
+func (s NodeState) String() string {
+	switch s {
+	case NodeActive:
+		return "active"
+	case NodeDrained:
+		return "drained"
+	case NodeLeaving:
+		return "leaving"
+	case NodeRemoved:
+		return "removed"
+	default:
+		return "state " + strconv.Itoa(int(s))
+	}
+}
 
 // A Group is what the registry knows of one group.
 type Group struct {
@@ -166,7 +203,27 @@ func checkMembers(voters, learners []raftyard.NodeID) error {
 	return nil
 }
 
-// check returns what is wrong with n by itself.
+// checkRecord returns what is wrong with a record that is said to be a node of
+// a registry.
+func (n *Node) checkRecord() error {
+	switch {
+	case n.State > NodeRemoved:
+		return fmt.Errorf("%v is not known", n.State)
+	case n.Store.IsZero() != n.First.IsZero():
+		return errors.New("only one of the present and the first directory is known")
+	case n.Store.IsZero() && n.Boot != 0:
+		return errors.New("a start of no directory")
+	case n.State != NodeRemoved:
+		return n.check()
+	case n.ID == 0:
+		return errors.New("node 0 is not a node")
+	case n.Peer != "" || n.HTTP != "" || len(n.Labels) != 0 || n.Boot != 0:
+		return errors.New("a removed node has addresses, labels or starts")
+	}
+	return nil
+}
+
+// check returns what is wrong with n as a node that is to be registered.
 func (n *Node) check() error {
 	switch {
 	case n.ID == 0:
@@ -194,7 +251,8 @@ func (n *Node) check() error {
 }
 
 func (n *Node) equal(o *Node) bool {
-	return n.ID == o.ID && n.Peer == o.Peer && n.HTTP == o.HTTP && n.Store == o.Store &&
+	return n.ID == o.ID && n.Peer == o.Peer && n.HTTP == o.HTTP &&
+		n.Store == o.Store && n.First == o.First && n.Boot == o.Boot && n.State == o.State &&
 		maps.Equal(n.Labels, o.Labels)
 }
 
