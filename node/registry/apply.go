@@ -47,7 +47,7 @@ func (c CreateGroup) apply(st *state) Result {
 		// A late copy of the command that created the deleted group.
 		return Result{Code: Invalid, Group: *old, Detail: "this incarnation is deleted"}
 	}
-	if err := st.known(g.Voters, g.Learners); err != nil {
+	if err := st.usable(slices.Concat(g.Voters, g.Learners), nil); err != nil {
 		return Result{Code: Invalid, Detail: err.Error()}
 	}
 	if i, _ := findNode(st.nodes, g.Seed); !st.nodes[i].Store.IsZero() {
@@ -89,7 +89,8 @@ func (c WantMembers) apply(st *state) Result {
 		detail := fmt.Sprintf("the version is %d, not %d", old.Version, c.IfVersion)
 		return Result{Code: Stale, Group: *old, Detail: detail}
 	}
-	if err := st.known(voters, learners); err != nil {
+	named := slices.Concat(old.Voters, old.Learners)
+	if err := st.usable(slices.Concat(voters, learners), named); err != nil {
 		return Result{Code: Invalid, Group: *old, Detail: err.Error()}
 	}
 	if slices.Equal(voters, old.Voters) && slices.Equal(learners, old.Learners) {
@@ -101,28 +102,19 @@ func (c WantMembers) apply(st *state) Result {
 	return Result{Code: OK, Group: g}
 }
 
-func (c SetNode) apply(st *state) Result {
-	n := &c.Node
-	if err := n.check(); err != nil {
-		return Result{Code: Invalid, Detail: err.Error()}
-	}
-	if i, ok := findNode(st.nodes, n.ID); ok {
-		old := st.nodes[i]
-		if n.Store.IsZero() {
-			n.Store = old.Store
-		}
-		switch {
-		case !old.Store.IsZero() && old.Store != n.Store:
-			return Result{
-				Code: Conflict, Node: *old, Detail: "the node is known with another data directory",
-			}
-		case c.IfAbsent || old.equal(n):
-			return Result{Code: OK, Node: *old}
-		}
+func (c ForgetGroup) apply(st *state) Result {
+	old, ok := st.groups.get(c.ID)
+	switch {
+	case !ok:
+		return Result{Code: NotFound}
+	case old.Incarnation != c.Incarnation:
+		return Result{Code: Conflict, Group: *old, Detail: "another incarnation"}
+	case !old.Deleted:
+		return Result{Code: Conflict, Group: *old, Detail: "the group is not deleted"}
 	}
 	st.version++
-	st.nodes = putNode(st.nodes, n)
-	return Result{Code: OK, Node: *n}
+	st.groups = st.groups.remove(c.ID)
+	return Result{Code: OK}
 }
 
 // put makes g, a new record, part of the state.
@@ -132,13 +124,19 @@ func (st *state) put(g *Group) {
 	st.groups = st.groups.put(g)
 }
 
-// known returns an error that names the first node that is not registered.
-func (st *state) known(voters, learners []raftyard.NodeID) error {
-	for _, ids := range [][]raftyard.NodeID{voters, learners} {
-		for _, id := range ids {
-			if _, ok := findNode(st.nodes, id); !ok {
-				return fmt.Errorf("node %d is not registered", id)
-			}
+// usable returns an error that names the first of the nodes that cannot be a
+// member of a group: because it is not registered or is removed, or because it
+// is leaving and is not one of those that the group named before.
+func (st *state) usable(ids, before []raftyard.NodeID) error {
+	for _, id := range ids {
+		i, ok := findNode(st.nodes, id)
+		switch {
+		case !ok:
+			return fmt.Errorf("node %d is not registered", id)
+		case st.nodes[i].State == NodeRemoved:
+			return wasRemoved(id)
+		case st.nodes[i].State == NodeLeaving && !slices.Contains(before, id):
+			return fmt.Errorf("node %d is leaving", id)
 		}
 	}
 	return nil

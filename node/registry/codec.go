@@ -31,9 +31,31 @@ func readNodeIDs(r *wire.Reader) []raftyard.NodeID {
 	return ids
 }
 
-// appendNode appends the labels in the order of their keys, so that equal nodes
-// have equal bytes.
+// appendNode appends a record.
 func appendNode(b []byte, n *Node) []byte {
+	b = appendNodeSpec(b, n)
+	b = wire.AppendID(b, n.First)
+	b = wire.AppendUvarint(b, n.Boot)
+	return append(b, byte(n.State))
+}
+
+func readNode(r *wire.Reader) Node {
+	n := readNodeSpec(r)
+	n.First, n.Boot, n.State = r.ID(), r.Uvarint(), NodeState(r.Byte())
+	return n
+}
+
+// readNodeV1 reads a record of the first formats, in which a node had one data
+// directory for ever, no state, and no starts.
+func readNodeV1(r *wire.Reader) Node {
+	n := readNodeSpec(r)
+	n.First = n.Store
+	return n
+}
+
+// appendNodeSpec appends what is said of a node. The labels come in the order of
+// their keys, so that equal nodes have equal bytes.
+func appendNodeSpec(b []byte, n *Node) []byte {
 	b = wire.AppendUvarint(b, uint64(n.ID))
 	b = wire.AppendString(b, n.Peer)
 	b = wire.AppendString(b, n.HTTP)
@@ -46,7 +68,7 @@ func appendNode(b []byte, n *Node) []byte {
 	return b
 }
 
-func readNode(r *wire.Reader) Node {
+func readNodeSpec(r *wire.Reader) Node {
 	n := Node{
 		ID: raftyard.NodeID(r.Uvarint()), Peer: r.String(), HTTP: r.String(), Store: r.ID(),
 	}

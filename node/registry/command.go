@@ -13,15 +13,23 @@ import (
 // A node that does not know a command answers Invalid and changes nothing, while
 // one that knows it applies it. So a new kind, or a new format, must not be
 // proposed before every node of the cluster knows it.
-const commandFormat = 1
+//
+// Format 1, which is still read, differs in what set node has.
+const (
+	commandFormat   = 2
+	commandFormatV1 = 1
+)
 
 type commandKind byte
 
 const (
-	kindCreateGroup commandKind = 1
-	kindDeleteGroup commandKind = 2
-	kindWantMembers commandKind = 3
-	kindSetNode     commandKind = 4
+	kindCreateGroup  commandKind = 1
+	kindDeleteGroup  commandKind = 2
+	kindWantMembers  commandKind = 3
+	kindSetNode      commandKind = 4
+	kindSetNodeState commandKind = 5
+	kindReplaceStore commandKind = 6
+	kindForgetGroup  commandKind = 7
 )
 
 // CreateGroup asks for a group to be there. The result is
@@ -30,9 +38,9 @@ const (
 //   - [ExistsSame] if it is there already with the same kind, members and
 //     options. Its incarnation and seed may be others: the result has them;
 //   - [Conflict] if it is there with others;
-//   - [Invalid], among other reasons, if a node is not registered, the seed is
-//     not a voter, or the incarnation is that of the deleted group whose id
-//     this is.
+//   - [Invalid], among other reasons, if a node is not registered, is leaving or
+//     removed, the seed is not a voter, or the incarnation is that of the deleted
+//     group whose id this is.
 type CreateGroup struct {
 	ID raftyard.GroupID
 
@@ -62,7 +70,8 @@ type DeleteGroup struct {
 // WantMembers asks for a group to have other members. The result is [OK], also
 // if they are wanted already; [NotFound] if there is no such group, or it is
 // deleted; [Stale] if the group is another incarnation or another version than
-// the command says; [Invalid].
+// the command says; [Invalid], among other reasons, if a node is not registered or
+// removed, or is leaving and was not wanted before.
 type WantMembers struct {
 	ID raftyard.GroupID
 
@@ -75,15 +84,53 @@ type WantMembers struct {
 	IfVersion uint64
 }
 
-// SetNode registers a node, or changes its addresses and labels. The result is
-// [OK], also if nothing changes; [Conflict] if the node is known with another
-// data directory; or [Invalid]. A node without a Store keeps the one it has.
+// SetNode registers a node, or changes its addresses and labels, and takes down
+// its data directory and the latest start of it. The result is [OK], also if
+// nothing changes; [Conflict] if the node is known with another data directory; or
+// [Invalid], among other reasons, if the node was removed, or Boot is lower than
+// the one that is registered: the process runs on an older copy of the directory.
+// A node without a Store or a Boot keeps what is registered. State and First do
+// not count.
 type SetNode struct {
 	Node Node
 
-	// IfAbsent leaves a node alone that is registered already, whatever its
-	// addresses: they may be newer than what the proposer was configured with.
+	// IfAbsent leaves the addresses and labels of a node alone that is registered
+	// already: they may be newer than what the proposer was configured with.
 	IfAbsent bool
+}
+
+// SetNodeState changes what a node is used for. The result is [OK], also if it is
+// used so already; [NotFound] if the node is not registered; [Invalid] if it was
+// removed; or [Conflict] if it cannot go there from its present state. The ways are
+//
+//	active ⇄ drained ⇄ leaving → removed
+//
+// and the last step is refused, with Conflict, while a group that is not deleted
+// wants a replica on the node. Of a removed node only the id and the data
+// directories are kept.
+type SetNodeState struct {
+	ID    raftyard.NodeID
+	State NodeState
+}
+
+// ReplaceStore says that the node goes on with another data directory, in which
+// nothing is of what it had. The result is [OK], also if New is registered
+// already; [NotFound] if the node is not registered; [Conflict] if the registered
+// directory is not Old; or [Invalid] if the node was removed, New is zero, or New
+// is the directory that the node had first.
+type ReplaceStore struct {
+	ID       raftyard.NodeID
+	Old, New Store
+}
+
+// ForgetGroup drops the record of a deleted group. The result is [OK]; [NotFound]
+// if there is no record; or [Conflict] if the group is not deleted, or is another
+// incarnation. What remembers that the group is gone is gone with the record, a
+// late copy of the command that created it, too: forgetting is for when nothing is
+// left anywhere.
+type ForgetGroup struct {
+	ID          raftyard.GroupID
+	Incarnation raftyard.Incarnation
 }
 
 // EncodeCreateGroup returns c as a command for the system group.
@@ -120,8 +167,30 @@ func EncodeWantMembers(c WantMembers) []byte {
 // EncodeSetNode returns c as a command for the system group.
 func EncodeSetNode(c SetNode) []byte {
 	b := []byte{commandFormat, byte(kindSetNode)}
-	b = appendNode(b, &c.Node)
+	b = appendNodeSpec(b, &c.Node)
+	b = wire.AppendUvarint(b, c.Node.Boot)
 	return wire.AppendBool(b, c.IfAbsent)
+}
+
+// EncodeSetNodeState returns c as a command for the system group.
+func EncodeSetNodeState(c SetNodeState) []byte {
+	b := []byte{commandFormat, byte(kindSetNodeState)}
+	b = wire.AppendUvarint(b, uint64(c.ID))
+	return append(b, byte(c.State))
+}
+
+// EncodeReplaceStore returns c as a command for the system group.
+func EncodeReplaceStore(c ReplaceStore) []byte {
+	b := []byte{commandFormat, byte(kindReplaceStore)}
+	b = wire.AppendUvarint(b, uint64(c.ID))
+	return wire.AppendID(wire.AppendID(b, c.Old), c.New)
+}
+
+// EncodeForgetGroup returns c as a command for the system group.
+func EncodeForgetGroup(c ForgetGroup) []byte {
+	b := []byte{commandFormat, byte(kindForgetGroup)}
+	b = wire.AppendUvarint(b, uint64(c.ID))
+	return wire.AppendID(b, c.Incarnation)
 }
 
 // command is a decoded command.
@@ -131,13 +200,31 @@ type command interface {
 
 func decodeCommand(data []byte) (command, error) {
 	r := wire.NewReader(data)
-	if format := r.Byte(); r.Err() == nil && format != commandFormat {
+	format := r.Byte()
+	if r.Err() == nil && format != commandFormat && format != commandFormatV1 {
 		return nil, fmt.Errorf("command format %d is not known", format)
 	}
+	kind := commandKind(r.Byte())
 	var c command
-	switch kind := commandKind(r.Byte()); kind {
+	if format == commandFormatV1 && kind == kindSetNode {
+		c = setNodeV1{Node: readNodeSpec(r), IfAbsent: r.Bool()}
+	} else if c = readGroupCommand(r, kind); c == nil && format == commandFormat {
+		c = readNodeCommand(r, kind)
+	}
+	if c == nil {
+		r.Fail("command kind %d is not known in format %d", kind, format)
+	}
+	if err := r.Close(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// readGroupCommand returns nil for a kind that is not known in every format.
+func readGroupCommand(r *wire.Reader, kind commandKind) command {
+	switch kind {
 	case kindCreateGroup:
-		c = CreateGroup{
+		return CreateGroup{
 			ID:              raftyard.GroupID(r.Uvarint()),
 			Incarnation:     r.ID(),
 			Kind:            r.String(),
@@ -149,22 +236,35 @@ func decodeCommand(data []byte) (command, error) {
 			SeedStore:       r.ID(),
 		}
 	case kindDeleteGroup:
-		c = DeleteGroup{ID: raftyard.GroupID(r.Uvarint()), Incarnation: r.ID()}
+		return DeleteGroup{ID: raftyard.GroupID(r.Uvarint()), Incarnation: r.ID()}
 	case kindWantMembers:
-		c = WantMembers{
+		return WantMembers{
 			ID:          raftyard.GroupID(r.Uvarint()),
 			Incarnation: r.ID(),
 			Voters:      readNodeIDs(r),
 			Learners:    readNodeIDs(r),
 			IfVersion:   r.Uvarint(),
 		}
-	case kindSetNode:
-		c = SetNode{Node: readNode(r), IfAbsent: r.Bool()}
 	default:
-		r.Fail("command kind %d is not known", kind)
+		return nil
 	}
-	if err := r.Close(); err != nil {
-		return nil, err
+}
+
+// readNodeCommand returns nil for a kind that is not new in format 2.
+func readNodeCommand(r *wire.Reader, kind commandKind) command {
+	switch kind {
+	case kindSetNode:
+		c := SetNode{Node: readNodeSpec(r)}
+		c.Node.Boot = r.Uvarint()
+		c.IfAbsent = r.Bool()
+		return c
+	case kindSetNodeState:
+		return SetNodeState{ID: raftyard.NodeID(r.Uvarint()), State: NodeState(r.Byte())}
+	case kindReplaceStore:
+		return ReplaceStore{ID: raftyard.NodeID(r.Uvarint()), Old: r.ID(), New: r.ID()}
+	case kindForgetGroup:
+		return ForgetGroup{ID: raftyard.GroupID(r.Uvarint()), Incarnation: r.ID()}
+	default:
+		return nil
 	}
-	return c, nil
 }

@@ -46,6 +46,7 @@ func TestFormats(t *testing.T) {
 				n := Node{
 					ID:   scanUint[raftyard.NodeID](t, d, "id"),
 					Peer: scanString(t, d, "peer"), HTTP: scanString(t, d, "http"),
+					Store: scanID(t, d, "store"), Boot: scanUint[uint64](t, d, "boot"),
 				}
 				for pair := range strings.SplitSeq(scanString(t, d, "labels"), ";") {
 					if k, v, ok := strings.Cut(pair, ":"); ok {
@@ -56,6 +57,27 @@ func TestFormats(t *testing.T) {
 					}
 				}
 				return run(t, r, EncodeSetNode(SetNode{Node: n, IfAbsent: d.HasArg("if-absent")}))
+			case "state":
+				return run(t, r, EncodeSetNodeState(SetNodeState{
+					ID:    scanUint[raftyard.NodeID](t, d, "id"),
+					State: NodeState(scanUint[uint64](t, d, "state")),
+				}))
+			case "replace":
+				return run(t, r, EncodeReplaceStore(ReplaceStore{
+					ID:  scanUint[raftyard.NodeID](t, d, "id"),
+					Old: scanID(t, d, "old"), New: scanID(t, d, "new"),
+				}))
+			case "forget":
+				return run(t, r, EncodeForgetGroup(ForgetGroup{
+					ID: scanUint[raftyard.GroupID](t, d, "id"), Incarnation: scanIncarnation(t, d),
+				}))
+			case "command": // one of an older format
+				return run(t, r, scanHex(t, d))
+			case "result": // one of an older format
+				return showResult(t, scanHex(t, d))
+			case "restore": // a snapshot of an older format
+				restore(t, r, scanHex(t, d))
+				return dumpSnapshot(t, r)
 			case "snapshot":
 				return dumpSnapshot(t, r)
 			default:
@@ -73,12 +95,18 @@ func run(t *testing.T, r *Registry, cmd []byte) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := DecodeResult(results[0].Data)
+	return fmt.Sprintf("command %x\nresult  %x\n", cmd, results[0].Data) +
+		showResult(t, results[0].Data)
+}
+
+// showResult shows a result in words.
+func showResult(t *testing.T, data []byte) string {
+	t.Helper()
+	res, err := DecodeResult(data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "command %x\nresult  %x\n", cmd, results[0].Data)
 	fmt.Fprintf(&b, "%v", res.Code)
 	if res.Detail != "" {
 		fmt.Fprintf(&b, ": %s", res.Detail)
@@ -95,7 +123,11 @@ func run(t *testing.T, r *Registry, cmd []byte) string {
 		b.WriteByte('\n')
 	}
 	if n := res.Node; n.ID != 0 {
-		fmt.Fprintf(&b, "node %d: peer=%s http=%s labels=%v\n", n.ID, n.Peer, n.HTTP, n.Labels)
+		fmt.Fprintf(&b, "node %d: %v peer=%s http=%s labels=%v\n",
+			n.ID, n.State, n.Peer, n.HTTP, n.Labels)
+		if !n.Store.IsZero() {
+			fmt.Fprintf(&b, "  store %v, the first was %v, boot %d\n", n.Store, n.First, n.Boot)
+		}
 	}
 	return b.String()
 }
@@ -157,11 +189,25 @@ func scanNodes(t *testing.T, d *datadriven.TestData, key string) []raftyard.Node
 // scanIncarnation reads up to 16 bytes in hexadecimal; the rest is zero.
 func scanIncarnation(t *testing.T, d *datadriven.TestData) raftyard.Incarnation {
 	t.Helper()
-	var in raftyard.Incarnation
-	b, err := hex.DecodeString(scanString(t, d, "incarnation"))
+	return scanID(t, d, "incarnation")
+}
+
+func scanID(t *testing.T, d *datadriven.TestData, key string) (id [16]byte) {
+	t.Helper()
+	b, err := hex.DecodeString(scanString(t, d, key))
 	if err != nil {
-		d.Fatalf(t, "incarnation: %v", err)
+		d.Fatalf(t, "%s: %v", key, err)
 	}
-	copy(in[:], b)
-	return in
+	copy(id[:], b)
+	return id
+}
+
+// scanHex reads the input, hexadecimal digits on any number of lines.
+func scanHex(t *testing.T, d *datadriven.TestData) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(strings.Join(strings.Fields(d.Input), ""))
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	return b
 }

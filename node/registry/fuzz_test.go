@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/wire"
 )
 
 // encodeCommand is the inverse of decodeCommand.
@@ -23,6 +24,15 @@ func encodeCommand(t testing.TB, c command) []byte {
 		return EncodeWantMembers(c)
 	case SetNode:
 		return EncodeSetNode(c)
+	case setNodeV1:
+		b := appendNodeSpec([]byte{commandFormatV1, byte(kindSetNode)}, &c.Node)
+		return wire.AppendBool(b, c.IfAbsent)
+	case SetNodeState:
+		return EncodeSetNodeState(c)
+	case ReplaceStore:
+		return EncodeReplaceStore(c)
+	case ForgetGroup:
+		return EncodeForgetGroup(c)
 	default:
 		t.Fatalf("no encoder for %T", c)
 		return nil
@@ -35,6 +45,12 @@ func FuzzCommand(f *testing.F) {
 	f.Add(EncodeWantMembers(WantMembers{ID: 7, Voters: ids(1, 2), IfVersion: 5}))
 	labelled := Node{ID: 1, Peer: "h:1", Labels: map[string]string{"zone": "a"}}
 	f.Add(EncodeSetNode(SetNode{Node: labelled}))
+	labelled.Store, labelled.Boot = Store{1}, 3
+	f.Add(EncodeSetNode(SetNode{Node: labelled, IfAbsent: true}))
+	f.Add(encodeCommand(f, setNodeV1{Node: labelled, IfAbsent: true}))
+	f.Add(EncodeSetNodeState(SetNodeState{ID: 4, State: NodeDrained}))
+	f.Add(EncodeReplaceStore(ReplaceStore{ID: 1, New: Store{1}}))
+	f.Add(EncodeForgetGroup(ForgetGroup{ID: 2, Incarnation: incarnation(1)}))
 	f.Add([]byte{commandFormat, 99})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := decodeCommand(data)
@@ -107,7 +123,10 @@ func FuzzRestore(f *testing.F) {
 // FuzzFrames gets past the checksums, which FuzzRestore hardly ever does: it
 // gives the payloads good ones.
 func FuzzFrames(f *testing.F) {
-	f.Add([]byte{frameHead, snapshotFormat, 0, 0, 0}, []byte{frameNodes, 1}, []byte{frameGroups, 1})
+	for _, format := range []byte{snapshotFormat, snapshotFormatV1} {
+		head := []byte{frameHead, format, 0, 0, 0}
+		f.Add(head, []byte{frameNodes, 1}, []byte{frameGroups, 1})
+	}
 	f.Fuzz(func(t *testing.T, head, first, second []byte) {
 		r := New(nil, nil)
 		err := r.Restore(frames(head, first, second, []byte{frameEnd}))

@@ -39,13 +39,19 @@ func wellFormed(voters, learners []raftyard.NodeID) bool {
 	return len(voters) > 0 && len(all) <= MaxMembers
 }
 
-func (m *model) registered(voters, learners []raftyard.NodeID) bool {
+func (m *model) usable(before Group, voters, learners []raftyard.NodeID) bool {
 	for _, id := range slices.Concat(voters, learners) {
-		if _, ok := m.nodes[id]; !ok {
+		n, ok := m.nodes[id]
+		if !ok || n.State == NodeRemoved || n.State == NodeLeaving && !before.wants(id) {
 			return false
 		}
 	}
 	return true
+}
+
+// wants says whether the record names the node.
+func (g *Group) wants(id raftyard.NodeID) bool {
+	return slices.Contains(slices.Concat(g.Voters, g.Learners), id)
 }
 
 func (m *model) create(c CreateGroup) Code {
@@ -67,7 +73,7 @@ func (m *model) create(c CreateGroup) Code {
 			return ExistsSame
 		}
 		return Conflict
-	case there && old.Incarnation == c.Incarnation || !m.registered(c.Voters, c.Learners):
+	case there && old.Incarnation == c.Incarnation || !m.usable(Group{}, c.Voters, c.Learners):
 		return Invalid
 	}
 	if known := m.nodes[c.Seed].Store; known != (Store{}) {
@@ -103,7 +109,7 @@ func (m *model) want(c WantMembers) Code {
 		return NotFound
 	case c.IfVersion != 0 && c.IfVersion != old.Version:
 		return Stale
-	case !m.registered(c.Voters, c.Learners):
+	case !m.usable(old, c.Voters, c.Learners):
 		return Invalid
 	}
 	voters, learners := sorted(c.Voters), sorted(c.Learners)
@@ -119,17 +125,106 @@ func (m *model) setNode(c SetNode) Code {
 		return Invalid
 	}
 	old, there := m.nodes[c.Node.ID]
-	if c.Node.Store == (Store{}) {
-		c.Node.Store = old.Store
+	n := c.Node
+	n.State, n.First = old.State, old.First
+	if there && c.IfAbsent {
+		n.Peer, n.HTTP, n.Labels = old.Peer, old.HTTP, old.Labels
 	}
-	if old.Store != (Store{}) && c.Node.Store != old.Store {
+	switch {
+	case old.State == NodeRemoved:
+		return Invalid
+	case n.Store == (Store{}):
+		n.Store, n.Boot = old.Store, old.Boot
+	case old.Store == (Store{}):
+		n.First = n.Store
+	case old.Store != n.Store:
+		return Conflict
+	case n.Boot == 0:
+		n.Boot = old.Boot
+	case n.Boot < old.Boot:
+		return Invalid
+	}
+	m.node(old, n)
+	return OK
+}
+
+// node records n, unless it is what there is.
+func (m *model) node(old, n Node) {
+	if !cmp.Equal(old, n, cmpopts.EquateEmpty()) {
+		m.version++
+		m.nodes[n.ID] = n
+	}
+}
+
+func (m *model) setState(c SetNodeState) Code {
+	old, there := m.nodes[c.ID]
+	step := [2]NodeState{old.State, c.State}
+	allowed := [][2]NodeState{
+		{NodeActive, NodeDrained},
+		{NodeDrained, NodeActive},
+		{NodeDrained, NodeLeaving},
+		{NodeLeaving, NodeDrained},
+		{NodeLeaving, NodeRemoved},
+	}
+	switch {
+	case !there:
+		return NotFound
+	case c.State > NodeRemoved:
+		return Invalid
+	case c.State == old.State:
+		return OK
+	case old.State == NodeRemoved:
+		return Invalid
+	case !slices.Contains(allowed, step):
 		return Conflict
 	}
-	if there && (c.IfAbsent || cmp.Equal(old, c.Node, cmpopts.EquateEmpty())) {
+	n := old
+	n.State = c.State
+	if c.State == NodeRemoved {
+		for id := range m.groups {
+			if g := m.groups[id]; g.wants(c.ID) {
+				return Conflict
+			}
+		}
+		n = Node{ID: old.ID, State: NodeRemoved, First: old.First, Store: old.Store}
+	}
+	m.node(old, n)
+	return OK
+}
+
+func (m *model) replace(c ReplaceStore) Code {
+	old, there := m.nodes[c.ID]
+	switch {
+	case !there:
+		return NotFound
+	case c.New == (Store{}) || old.State == NodeRemoved:
+		return Invalid
+	case old.Store == c.New:
 		return OK
+	case old.Store != c.Old:
+		return Conflict
+	case old.First == c.New:
+		return Invalid
+	}
+	n := old
+	n.Store, n.Boot = c.New, 0
+	if n.First == (Store{}) {
+		n.First = c.New
+	}
+	m.node(old, n)
+	return OK
+}
+
+func (m *model) forget(c ForgetGroup) Code {
+	old, there := m.groups[c.ID]
+	switch {
+	case !there:
+		return NotFound
+	case !old.Deleted || old.Incarnation != c.Incarnation:
+		return Conflict
 	}
 	m.version++
-	m.nodes[c.Node.ID] = c.Node
+	delete(m.groups, c.ID)
 	return OK
 }
 
@@ -188,6 +283,9 @@ var (
 	genNodeID  = rapid.SampledFrom([]raftyard.NodeID{0, 1, 2, 3, 4, 5, 6})
 	genGroupID = rapid.SampledFrom([]raftyard.GroupID{0, 1, 2, 3, 1 << 40, 1<<64 - 1})
 	genStore   = rapid.SampledFrom([]Store{{}, {}, {1}, {2}})
+	genState   = rapid.SampledFrom([]NodeState{
+		NodeActive, NodeDrained, NodeLeaving, NodeRemoved, NodeRemoved + 1,
+	})
 	genMembers = rapid.SliceOfN(genNodeID, 0, 4)
 )
 
@@ -236,10 +334,37 @@ func (m *machine) SetNode(t *rapid.T) {
 		IfAbsent: rapid.Bool().Draw(t, "if absent"),
 	}
 	c.Node.Store = genStore.Draw(t, "store")
+	c.Node.Boot = rapid.Uint64Range(0, 3).Draw(t, "boot")
+	// These two do not count.
+	c.Node.First = genStore.Draw(t, "first")
+	c.Node.State = genState.Draw(t, "state")
 	if rapid.Bool().Draw(t, "labelled") {
 		c.Node.Labels = map[string]string{"zone": "a", "rack": c.Node.ID.String()}
 	}
 	m.apply(t, EncodeSetNode(c), m.model.setNode(c))
+}
+
+func (m *machine) SetNodeState(t *rapid.T) {
+	c := SetNodeState{ID: genNodeID.Draw(t, "id"), State: genState.Draw(t, "state")}
+	m.apply(t, EncodeSetNodeState(c), m.model.setState(c))
+}
+
+func (m *machine) ReplaceStore(t *rapid.T) {
+	c := ReplaceStore{
+		ID: genNodeID.Draw(t, "id"), Old: genStore.Draw(t, "old"), New: genStore.Draw(t, "new"),
+	}
+	if rapid.Bool().Draw(t, "the present one") {
+		c.Old = m.model.nodes[c.ID].Store
+	}
+	m.apply(t, EncodeReplaceStore(c), m.model.replace(c))
+}
+
+func (m *machine) ForgetGroup(t *rapid.T) {
+	c := ForgetGroup{ID: genGroupID.Draw(t, "id"), Incarnation: genIncarnation(t)}
+	if rapid.Bool().Draw(t, "the present one") {
+		c.Incarnation = m.model.groups[c.ID].Incarnation
+	}
+	m.apply(t, EncodeForgetGroup(c), m.model.forget(c))
 }
 
 // Garbage applies bytes that are not a command.
@@ -298,14 +423,23 @@ func (m *machine) Check(t *rapid.T) {
 	if !slices.Equal(gotIDs, wantIDs) {
 		t.Fatalf("groups = %v, want %v", gotIDs, wantIDs)
 	}
-	counts := Counts{len(m.model.nodes), live, len(wantIDs) - live}
+	var wantNodes []Node
+	for _, id := range slices.Sorted(maps.Keys(m.model.nodes)) {
+		want := m.model.nodes[id]
+		if want.State != NodeRemoved {
+			wantNodes = append(wantNodes, want)
+		}
+		n, _ := m.a.Node(id)
+		if diff := cmp.Diff(want, n, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("node %d (-want +got):\n%s", id, diff)
+		}
+	}
+	if diff := cmp.Diff(wantNodes, m.a.Nodes(), cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("nodes (-want +got):\n%s", diff)
+	}
+	counts := Counts{len(wantNodes), live, len(wantIDs) - live}
 	if m.a.Counts() != counts {
 		t.Fatalf("Counts = %+v, want %+v", m.a.Counts(), counts)
-	}
-	for _, n := range m.a.Nodes() {
-		if diff := cmp.Diff(m.model.nodes[n.ID], n, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("node %d (-want +got):\n%s", n.ID, diff)
-		}
 	}
 }
 
@@ -334,6 +468,19 @@ func TestTableModel(t *testing.T) {
 			g.Deleted = seq>>62 == 0
 			tab = tab.put(g)
 			want[g.ID] = g
+		}
+		checkTable(t, &tab, want)
+		full := tab
+		there := maps.Clone(want)
+		for _, id := range slices.Sorted(maps.Keys(want)) {
+			if seq = seq*6364136223846793005 + 1442695040888963407; seq>>61 != 0 {
+				tab = tab.remove(id)
+				delete(want, id)
+			}
+		}
+		checkTable(t, &full, there)
+		if pages := len(tab.pages); pages > 4*len(want)/pageRecords+2 {
+			t.Fatalf("%d records are left on %d pages", len(want), pages)
 		}
 		checkTable(t, &tab, want)
 	})

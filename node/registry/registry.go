@@ -123,7 +123,8 @@ func (r *Registry) All() iter.Seq[Group] {
 
 // Changes returns the records that have changed after the registry was at the
 // version since, those of deleted groups too, and the version that it is at now:
-// the since of the next call. It costs about as much as there are changes, so
+// the since of the next call. Records that were forgotten are not among them, nor
+// are nodes. It costs about as much as there are changes, so
 // that a caller can follow a hundred thousand groups.
 func (r *Registry) Changes(since uint64) (changed []Group, version uint64) {
 	st := r.state.Load()
@@ -133,13 +134,15 @@ func (r *Registry) Changes(since uint64) (changed []Group, version uint64) {
 	return changed, st.version
 }
 
-// Nodes returns every node, in the order of the ids: the registered ones, and
-// those that only this node's configuration knows.
+// Nodes returns every node that is not removed, in the order of the ids: the
+// registered ones, and those that only this node's configuration knows.
 func (r *Registry) Nodes() []Node {
 	registered := r.state.Load().nodes
 	list := make([]Node, 0, len(registered)+len(r.genesis))
 	for _, n := range registered {
-		list = append(list, *n)
+		if n.State != NodeRemoved {
+			list = append(list, *n)
+		}
 	}
 	for _, n := range r.genesis {
 		if _, ok := findNode(registered, n.ID); !ok {
@@ -150,7 +153,8 @@ func (r *Registry) Nodes() []Node {
 	return list
 }
 
-// Node returns one node, as [Registry.Nodes] lists it.
+// Node returns one node, as [Registry.Nodes] lists it, or the record of a removed
+// one, with its State set so.
 func (r *Registry) Node(id raftyard.NodeID) (Node, bool) {
 	for _, nodes := range [][]*Node{r.state.Load().nodes, r.genesis} {
 		if i, ok := findNode(nodes, id); ok {
@@ -176,7 +180,7 @@ func (r *Registry) Unregistered() []Node {
 
 // Counts says how much there is of everything.
 type Counts struct {
-	Nodes   int // registered
+	Nodes   int // registered and not removed
 	Groups  int // not deleted
 	Deleted int // records of deleted groups
 }
@@ -184,8 +188,14 @@ type Counts struct {
 // Counts returns the sizes of the registry.
 func (r *Registry) Counts() Counts {
 	st := r.state.Load()
+	nodes := 0
+	for _, n := range st.nodes {
+		if n.State != NodeRemoved {
+			nodes++
+		}
+	}
 	return Counts{
-		Nodes:   len(st.nodes),
+		Nodes:   nodes,
 		Groups:  st.groups.len() - st.groups.deleted,
 		Deleted: st.groups.deleted,
 	}

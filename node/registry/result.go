@@ -16,7 +16,7 @@ const (
 	OK         Code = 1 // it is as the command wanted it
 	Created    Code = 2 // the group did not exist and does now
 	ExistsSame Code = 3 // the group exists as wanted
-	Conflict   Code = 4 // the group exists, but with another spec
+	Conflict   Code = 4 // what is there is against it; Detail says what
 	NotFound   Code = 5 // there is no such group
 	Stale      Code = 6 // the record is another version, or another incarnation
 	Invalid    Code = 7 // the command makes no sense; Detail says why
@@ -52,15 +52,20 @@ type Result struct {
 	// a group that the registry knows; its ID is zero otherwise.
 	Group Group
 
-	// Node is the node after SetNode; its ID is zero otherwise.
+	// Node is the node after the command, if the command was about a node that
+	// the registry knows; its ID is zero otherwise.
 	Node Node
 
 	// Detail is a sentence for people. Programs must not depend on it.
 	Detail string
 }
 
-// resultFormat is the first byte of every encoded result.
-const resultFormat = 1
+// resultFormat is the first byte of every encoded result. In format 1, which is
+// still read, a node has less.
+const (
+	resultFormat   = 2
+	resultFormatV1 = 1
+)
 
 // What an encoded result holds.
 const (
@@ -90,7 +95,8 @@ func (res Result) encode() []byte {
 // DecodeResult decodes the data of a result of the system group's state machine.
 func DecodeResult(data []byte) (Result, error) {
 	r := wire.NewReader(data)
-	if format := r.Byte(); r.Err() == nil && format != resultFormat {
+	format := r.Byte()
+	if r.Err() == nil && format != resultFormat && format != resultFormatV1 {
 		return Result{}, fmt.Errorf("registry: result format %d is not known", format)
 	}
 	res := Result{Code: Code(r.Byte())}
@@ -104,7 +110,11 @@ func DecodeResult(data []byte) (Result, error) {
 	if flags&resultHasGroup != 0 {
 		res.Group = readGroup(r)
 	}
-	if flags&resultHasNode != 0 {
+	switch {
+	case flags&resultHasNode == 0:
+	case format == resultFormatV1:
+		res.Node = readNodeV1(r)
+	default:
 		res.Node = readNode(r)
 	}
 	res.Detail = r.String()

@@ -29,7 +29,8 @@ import (
 // there or in another place is noticed like a bit that is flipped. The stream
 // ends with the end frame: what comes after it is an error.
 const (
-	snapshotFormat = 1
+	snapshotFormat   = 2
+	snapshotFormatV1 = 1 // still read; a node has less
 
 	frameHead   = 1
 	frameNodes  = 2
@@ -163,6 +164,7 @@ type snapshotReader struct {
 	crc   uint32
 	frame []byte // for reuse
 
+	format byte
 	state  state
 	nodes  uint64 // announced by the head
 	groups uint64
@@ -226,8 +228,9 @@ func (s *snapshotReader) head(payload []byte) error {
 	if kind := r.Byte(); kind != frameHead {
 		return fmt.Errorf("the first frame is of kind %d", kind)
 	}
-	if format := r.Byte(); r.Err() == nil && format != snapshotFormat {
-		return fmt.Errorf("format %d is not known", format)
+	s.format = r.Byte()
+	if r.Err() == nil && s.format != snapshotFormat && s.format != snapshotFormatV1 {
+		return fmt.Errorf("format %d is not known", s.format)
 	}
 	s.state.version = r.Uvarint()
 	s.nodes = r.Uvarint()
@@ -238,11 +241,15 @@ func (s *snapshotReader) head(payload []byte) error {
 func (s *snapshotReader) items(payload []byte) error {
 	r := wire.NewReader(payload)
 	kind := r.Byte()
+	read := readNode
+	if s.format == snapshotFormatV1 {
+		read = readNodeV1
+	}
 	for range r.Count(1) {
 		var err error
 		switch kind {
 		case frameNodes:
-			err = s.node(readNode(r))
+			err = s.node(read(r))
 		case frameGroups:
 			err = s.group(readGroup(r))
 		default:
@@ -260,7 +267,7 @@ func (s *snapshotReader) items(payload []byte) error {
 }
 
 func (s *snapshotReader) node(n Node) error {
-	if err := n.check(); err != nil {
+	if err := n.checkRecord(); err != nil {
 		return fmt.Errorf("node %d: %w", n.ID, err)
 	}
 	if k := len(s.state.nodes); k > 0 && s.state.nodes[k-1].ID >= n.ID {

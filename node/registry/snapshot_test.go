@@ -56,6 +56,11 @@ func sample(t testing.TB) *Registry {
 	labelled := node(3)
 	labelled.Labels = map[string]string{"zone": "a", "rack": "7"}
 	apply(t, r, EncodeSetNode(SetNode{Node: labelled}))
+	stored := node(2)
+	stored.Store, stored.Boot = Store{2}, 7
+	apply(t, r, EncodeSetNode(SetNode{Node: stored}))
+	apply(t, r, EncodeReplaceStore(ReplaceStore{ID: 2, Old: Store{2}, New: Store{3}}))
+	apply(t, r, EncodeSetNodeState(SetNodeState{ID: 4, State: NodeDrained}))
 	c := create()
 	for id := raftyard.GroupID(1); id <= 5; id++ {
 		c.ID = id
@@ -201,6 +206,11 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 		edit(&g)
 		return g
 	}
+	nodeWith := func(edit func(n *Node)) Node {
+		n := node(1)
+		edit(&n)
+		return n
+	}
 	end := []byte{frameEnd}
 	tests := map[string]io.Reader{
 		"no head":              frames(nodes(node(1)), end),
@@ -219,7 +229,18 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 		"node twice":           frames(head(2, 2, 0), nodes(node(1), node(1)), end),
 		"nodes out of order":   frames(head(2, 2, 0), nodes(node(2), node(1)), end),
 		"node without address": frames(head(2, 1, 0), nodes(Node{ID: 1}), end),
-		"group twice":          frames(head(2, 0, 2), groups(g, g), end),
+		"state of a node not known": frames(head(2, 1, 0),
+			nodes(nodeWith(func(n *Node) { n.State = 4 })), end),
+		"first directory without a present one": frames(head(2, 1, 0),
+			nodes(nodeWith(func(n *Node) { n.First = Store{1} })), end),
+		"present directory without a first one": frames(head(2, 1, 0),
+			nodes(nodeWith(func(n *Node) { n.Store = Store{1} })), end),
+		"start of no directory": frames(head(2, 1, 0),
+			nodes(nodeWith(func(n *Node) { n.Boot = 1 })), end),
+		"removed with an address": frames(head(2, 1, 0),
+			nodes(nodeWith(func(n *Node) { n.State = NodeRemoved })), end),
+		"removed node zero": frames(head(2, 1, 0), nodes(Node{State: NodeRemoved}), end),
+		"group twice":       frames(head(2, 0, 2), groups(g, g), end),
 		"group zero": frames(head(2, 0, 1),
 			groups(with(func(g *Group) { g.ID = 0 })), end),
 		"version zero": frames(head(2, 0, 1),
@@ -234,7 +255,8 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 		t.Run(name, func(t *testing.T) { refuses(t, stream, ErrSnapshot) })
 	}
 	// The same parts, put together rightly.
-	good := frames(head(2, 1, 1), nodes(node(1)), groups(g), end)
+	removed := Node{ID: 2, State: NodeRemoved}
+	good := frames(head(2, 2, 1), nodes(node(1), removed), groups(g), end)
 	if err := New(nil, nil).Restore(good); err != nil {
 		t.Errorf("Restore of a good stream = %v", err)
 	}

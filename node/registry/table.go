@@ -14,10 +14,13 @@ import (
 // change lowest, near the square root of the number of records.
 const pageRecords = 256
 
+// mergedRecords is how many records two neighbours may have when they are made
+// one page. It is so much below a full page that the next one does not split it.
+const mergedRecords = pageRecords / 2
+
 // table holds the records of all groups, sorted by id, as a list of pages. A
-// table and its pages are immutable: put returns another table that shares all
-// pages but one or two with the old one. Records are never taken out, so pages
-// are never merged.
+// table and its pages are immutable: put and remove return another table that
+// shares all pages but one or two with the old one.
 //
 //	every page has 1 to pageRecords records
 //	the ids rise strictly within a page and from page to page
@@ -139,6 +142,32 @@ func (t *table) put(g *Group) table {
 	records = append(records, g)
 	records = append(records, old[i:]...)
 	next.pages = replacePage(t.pages, at, split(records, at == len(t.pages)-1 && i == len(old)))
+	return next
+}
+
+// remove returns a table without the record of id, which must be there.
+func (t *table) remove(id raftyard.GroupID) table {
+	at := t.pageOf(id)
+	records := t.pages[at].records
+	i, _ := t.pages[at].find(id)
+	next := table{count: t.count - 1, deleted: t.deleted}
+	if records[i].Deleted {
+		next.deleted--
+	}
+	records = slices.Delete(slices.Clone(records), i, i+1)
+	next.pages = slices.Clone(t.pages)
+	switch {
+	case len(records) == 0:
+		next.pages = slices.Delete(next.pages, at, at+1)
+	case at+1 < len(t.pages) && len(records)+len(t.pages[at+1].records) <= mergedRecords:
+		records = append(records, t.pages[at+1].records...)
+		next.pages = slices.Replace(next.pages, at, at+2, newPage(records))
+	case at > 0 && len(records)+len(t.pages[at-1].records) <= mergedRecords:
+		records = slices.Concat(t.pages[at-1].records, records)
+		next.pages = slices.Replace(next.pages, at-1, at+1, newPage(records))
+	default:
+		next.pages[at] = newPage(records)
+	}
 	return next
 }
 
