@@ -18,11 +18,12 @@ import (
 type groupInfo struct {
 	id          raftyard.GroupID
 	incarnation raftyard.Incarnation
-	generation  int  // counts its creations
-	created     bool // the registry has it
-	dying       bool // it is being deleted, or created again
-	own         bool // it comes and goes
-	busy        bool // somebody changes its members
+	seed        raftyard.NodeID // where it begins
+	generation  int             // counts its creations
+	created     bool            // the registry has it
+	dying       bool            // it is being deleted, or created again
+	own         bool            // it comes and goes
+	busy        bool            // somebody changes its members
 
 	wish node.Members      // what its members were last asked to be
 	last map[string]string // a value that each key has had
@@ -79,8 +80,19 @@ func (w *World) someMembers(bits, learners uint64) (m node.Members) {
 	return m
 }
 
-// create has a group created, for as long as it takes.
+// create has a group created, for as long as it takes. One that was given a seed whose
+// disk is lost, as nobody had noticed yet, never begins: it makes room for another.
 func (w *World) create(g *groupInfo) {
+	for w.decide(g); w.host(g.seed).lost; w.decide(g) {
+		w.remove(g)
+	}
+	g.created, g.dying = true, false
+	w.log(0, "created", fmt.Sprintf("group %d as %v with %v", g.id, g.incarnation, g.wish))
+	w.wanted(g)
+}
+
+// decide has the registry decide that there is a group, and learns what it is.
+func (w *World) decide(g *groupInfo) {
 	spec := node.Spec{
 		ID: g.id, Kind: w.kindOf(g.id), Voters: g.wish.Voters, Learners: g.wish.Learners,
 		SnapshotEntries: w.setup.snapshotEntries, TrailingEntries: w.setup.trailing,
@@ -91,16 +103,13 @@ func (w *World) create(g *groupInfo) {
 			return err
 		})
 		if err == nil && w.learn(g) {
-			break
+			return
 		}
 		w.clients.Sleep(context.Background(), 50*time.Millisecond)
 	}
-	g.created, g.dying = true, false
-	w.log(0, "created", fmt.Sprintf("group %d as %v with %v", g.id, g.incarnation, g.wish))
-	w.wanted(g)
 }
 
-// learn asks the registry which incarnation a group has.
+// learn asks the registry which incarnation a group has, and where it begins.
 func (w *World) learn(g *groupInfo) bool {
 	err := w.admin(func(ctx context.Context, n *node.Node) error {
 		return node.View(ctx, n, raftyard.SystemGroup, node.Linearizable,
@@ -109,7 +118,7 @@ func (w *World) learn(g *groupInfo) bool {
 				if !ok || rec.Deleted {
 					return node.ErrGroupNotFound
 				}
-				g.incarnation = rec.Incarnation
+				g.incarnation, g.seed = rec.Incarnation, rec.Seed
 				return nil
 			})
 	})
@@ -144,6 +153,15 @@ func (w *World) recreate(bits uint64) {
 		return
 	}
 	g.dying = true
+	w.remove(g)
+	g.generation++
+	clear(g.last)
+	g.wish = w.someMembers(bits, 0)
+	w.create(g)
+}
+
+// remove has a group deleted, for as long as it takes.
+func (w *World) remove(g *groupInfo) {
 	for {
 		err := w.admin(func(ctx context.Context, n *node.Node) error {
 			return n.DeleteGroup(ctx, g.id)
@@ -155,11 +173,7 @@ func (w *World) recreate(bits uint64) {
 	}
 	w.log(0, "deleted", fmt.Sprintf("group %d, which was %v", g.id, g.incarnation))
 	w.check.Wanted(g.id, check.Wish{Incarnation: g.incarnation, Deleted: true})
-	g.generation++
 	w.counts.Recreate++
-	clear(g.last)
-	g.wish = w.someMembers(bits, 0)
-	w.create(g)
 }
 
 // setMembers asks for other members of a group, once.

@@ -54,10 +54,10 @@ func (w *World) spend(f *Fault, ripe func(*host) bool, lose func(*host)) {
 
 // dispensable reports whether the disk of a node can be lost: it must be the only
 // one, be known to all, and be one of three voters at the least wherever it is one.
-// While members are changed nobody can tell.
+// No group may be about to begin on it. While members are changed nobody can tell.
 func (w *World) dispensable(id raftyard.NodeID) bool {
-	if len(w.hosts) < 3 || slices.ContainsFunc(w.groups, (*groupInfo).moving) ||
-		slices.ContainsFunc(w.groups, w.unfounded) {
+	begins := func(g *groupInfo) bool { return g.moving() || g.seed == id && w.unfounded(g) }
+	if len(w.hosts) < 3 || slices.ContainsFunc(w.groups, begins) {
 		return false
 	}
 	for _, h := range w.hosts {
@@ -81,8 +81,8 @@ func (w *World) dispensable(id raftyard.NodeID) bool {
 	return true
 }
 
-// unfounded reports whether no node has a replica of a group yet: the disk on which it
-// is to begin must not be lost before that, or it never begins.
+// unfounded reports whether no node has a replica of a group yet: without the disk of
+// its seed it never begins.
 func (w *World) unfounded(g *groupInfo) bool {
 	return !slices.ContainsFunc(w.hosts, func(h *host) bool {
 		r, ok := h.replica(g.id)

@@ -1,0 +1,48 @@
+package sim
+
+import (
+	"testing"
+	"time"
+)
+
+// TestSpares: a disk on which a group is about to begin is spared, and no other.
+func TestSpares(t *testing.T) {
+	s := Start(t, Config{Seed: 6, Nodes: 4, Groups: 1})
+	spared := func() (ids int) {
+		for _, h := range s.w.hosts {
+			if !s.w.dispensable(h.id) {
+				ids |= 1 << h.id
+			}
+		}
+		return ids
+	}
+	s.Until("every node can be done without", func() bool { return spared() == 0 })
+	g := &groupInfo{id: 9, seed: 2, created: true}
+	s.w.groups = append(s.w.groups, g)
+	if got := spared(); got != 1<<2 {
+		t.Errorf("while a group is to begin on node 2 those are spared: %b", got)
+	}
+	g.id, g.incarnation = s.w.groups[0].id, s.w.groups[0].incarnation
+	if got := spared(); got != 0 {
+		t.Errorf("when it has begun those are spared: %b", got)
+	}
+}
+
+// TestBeginsElsewhere: a group is to begin on a node that has just lost its disk, of
+// which its peers have not heard. It never does, so it must come as another one.
+func TestBeginsElsewhere(t *testing.T) {
+	s := Start(t, Config{Seed: 6, Nodes: 3, Groups: 1})
+	const seed = 2 // of the group that comes and goes, if it is up
+	s.Until("its disk can be lost", func() bool { return s.w.dispensable(seed) })
+	s.Isolate(seed)
+	s.Inject(Fault{Kind: Wipe, Node: seed, For: time.Hour})
+	s.Until("its disk is lost", func() bool { return s.w.host(seed).lost })
+	s.Inject(Fault{Kind: Recreate})
+	s.Until("the group has a leader", func() bool {
+		g := s.w.group(ownGroup)
+		return g != nil && s.Leader(ownGroup) != 0
+	})
+	if g := s.w.group(ownGroup); g.seed == seed || s.w.counts.Recreate != 1 {
+		t.Errorf("it has begun on node %d, after %d others", g.seed, s.w.counts.Recreate)
+	}
+}
