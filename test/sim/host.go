@@ -354,3 +354,12 @@ func (h *host) replica(g raftyard.GroupID) (world.Replica, bool) {
 	}
 	return world.Replica{}, false
 }
+
+// unready reports whether the node has not come up yet.
+func (h *host) unready() bool {
+	if h.state != running {
+		return true
+	}
+	ok, _ := h.node.Ready()
+	return !ok
+}

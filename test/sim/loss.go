@@ -61,10 +61,7 @@ func (w *World) dispensable(id raftyard.NodeID) bool {
 		return false
 	}
 	for _, h := range w.hosts {
-		if h.lost || h.state != running {
-			return false
-		}
-		if ok, _ := h.node.Ready(); !ok {
+		if h.lost || h.unready() {
 			return false
 		}
 		for i := range h.seen.Replicas {

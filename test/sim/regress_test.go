@@ -2,6 +2,8 @@ package sim
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -99,13 +101,18 @@ func TestCrashInEverySyncOfARemoval(t *testing.T) {
 	crashes := 0
 	for n := uint64(1); n <= 12; n++ {
 		s := Start(t, Config{Seed: 10 + n, Nodes: 3, Groups: 1})
-		s.Until("group 1 has a leader", func() bool { return s.Leader(1) != 0 })
+		s.Until("group 1 has a leader, and the nodes are ready", func() bool {
+			return s.Leader(1) != 0 && !slices.ContainsFunc(s.w.hosts, (*host).unready)
+		})
 		goes := other(s.Leader(1))
 		rest := []raftyard.NodeID{other(goes), other(goes, other(goes))}
 		h := s.w.host(goes)
 		h.trip, h.tripFor = n, 50*time.Millisecond
 		done := s.Begin(rest[0], func(ctx context.Context, n *node.Node) error {
 			_, err := n.SetMembers(ctx, 1, node.Members{Voters: rest}, true)
+			for errors.Is(err, node.ErrUnknownOutcome) { // the crash took the registry's leader
+				_, err = n.SetMembers(ctx, 1, node.Members{Voters: rest}, true)
+			}
 			return err
 		})
 		s.Until("the members are reached", func() bool { ended, _ := done(); return ended })
