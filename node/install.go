@@ -26,8 +26,9 @@ import (
 
 // stagedSnapshot is a received snapshot that waits for raft to accept it.
 type stagedSnapshot struct {
-	name string // of the file in the replica's directory
-	id   group.CommandID
+	name  string // of the file in the replica's directory
+	check fileCheck
+	id    group.CommandID
 }
 
 var errSnapshotBusy = errors.New("another snapshot is being installed")
@@ -51,7 +52,8 @@ func (n *Node) receiveSnapshot(
 	defer r.machine.release()
 	st := &stagedSnapshot{name: incomingPrefix + n.world.newID().String(), id: manifest.ID}
 	dir := r.machine.env.Dir
-	if _, err = writeFileSync(n.world.files, dir, st.name, copier{r.whileHere(body)}); err != nil {
+	st.check, err = writeFileSync(n.world.files, dir, st.name, copier{r.whileHere(body)})
+	if err != nil {
 		return err
 	}
 	n.metrics.snapshotsReceived.Add(1)
@@ -143,7 +145,7 @@ func (w *worker) install(r *replica) {
 			ErrFaulty, in.Index))
 		return
 	}
-	intent.File = r.staged.name
+	intent.File, intent.Check = r.staged.name, r.staged.check
 	r.staged = nil
 	if mutant.On(mutant.InstallNoIntent) {
 		w.restore(r, intent)
@@ -188,7 +190,7 @@ func (m *machine) take(kind string, state group.State, in *installIntent) (floor
 		return fl, err
 	}
 	if in.File != "" {
-		if err := m.restore(filepath.Join(m.env.Dir, in.File)); err != nil {
+		if err := m.restore(in.File, in.Check); err != nil {
 			return fl, err
 		}
 	}
@@ -199,7 +201,7 @@ func (m *machine) take(kind string, state group.State, in *installIntent) (floor
 	fl.Machine = index
 	m.lastCommand = index
 	if !durable {
-		fl.File = in.File
+		fl.File, fl.Check = in.File, in.Check
 	}
 	m.position = position{applied: in.Index, term: in.Term, state: state}
 	return fl, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -243,12 +244,12 @@ func (m *machine) machineApplied() (index uint64, ok bool, err error) {
 	return index, true, nil
 }
 
-// restore replaces the state by the contents of a file.
-func (m *machine) restore(path string) (err error) {
+// restore replaces the state by the contents of a file in the replica's directory.
+func (m *machine) restore(name string, check fileCheck) (err error) {
 	defer recovered(&err, "Restore")
-	f, err := m.world.files.Open(path)
+	f, err := openSnapshotFile(m.world.files, filepath.Join(m.env.Dir, name), check)
 	if err != nil {
-		return fmt.Errorf("open snapshot file: %w", err)
+		return err
 	}
 	defer f.Close()
 	m.access.Lock()
@@ -256,7 +257,7 @@ func (m *machine) restore(path string) (err error) {
 	if m.closed {
 		return ErrClosed
 	}
-	if err := m.sm.Restore(io.Reader(f)); err != nil {
+	if err := m.sm.Restore(readerFunc(f.Read)); err != nil {
 		return fmt.Errorf("state machine: restore: %w", err)
 	}
 	return nil

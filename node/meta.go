@@ -9,7 +9,7 @@ import (
 	"github.com/raftyard/raftyard/node/registry"
 )
 
-const metaFormat = 3
+const metaFormat = 4
 
 // meta is what the log store keeps for the node beside a replica's log, in the
 // same durable step. See docs/formats/node.md.
@@ -28,6 +28,10 @@ type meta struct {
 	// starts that this node has heard of, by node. Only the system group's replica has
 	// any; see noteStores.
 	Stores []knownStore
+
+	// NoMachine: no state machine was ever opened for this replica, so there is nothing
+	// of one to delete.
+	NoMachine bool
 }
 
 // knownStore is the data directory that a node is known with, and how often it was
@@ -46,16 +50,19 @@ type floor struct {
 	Index   uint64
 	Term    uint64
 	Machine uint64
-	// File is the name of the snapshot file that holds the state at Index, for a
-	// state machine that is not durable; empty when it starts empty.
-	File string
+	// File is the name of the snapshot file that holds the state at Index: for a state
+	// machine that is not durable, and for a replica that has none. Empty when the state
+	// is empty at Index, or in a durable state machine.
+	File  string
+	Check fileCheck // of File
 }
 
 // installIntent says which file a state machine is being restored from.
 type installIntent struct {
 	Index uint64
 	Term  uint64
-	File  string // in the replica's directory; empty: the state is empty
+	File  string    // in the replica's directory; empty: the state is empty
+	Check fileCheck // of File
 	// Manifest is the encoded group.Manifest of the snapshot.
 	Manifest []byte
 }
@@ -67,11 +74,13 @@ func (m meta) encode() []byte {
 	b = wire.AppendUvarint(b, m.Floor.Term)
 	b = wire.AppendUvarint(b, m.Floor.Machine)
 	b = wire.AppendString(b, m.Floor.File)
+	b = m.Floor.Check.append(b)
 	b = wire.AppendBool(b, m.Install != nil)
 	if in := m.Install; in != nil {
 		b = wire.AppendUvarint(b, in.Index)
 		b = wire.AppendUvarint(b, in.Term)
 		b = wire.AppendString(b, in.File)
+		b = in.Check.append(b)
 		b = wire.AppendBytes(b, in.Manifest)
 	}
 	b = wire.AppendUvarint(b, uint64(len(m.Stores)))
@@ -80,7 +89,7 @@ func (m meta) encode() []byte {
 		b = wire.AppendID(b, k.Store)
 		b = wire.AppendUvarint(b, k.Boot)
 	}
-	return b
+	return wire.AppendBool(b, m.NoMachine)
 }
 
 func decodeMeta(b []byte) (meta, error) {
@@ -92,14 +101,21 @@ func decodeMeta(b []byte) (meta, error) {
 	}
 	state := r.Bytes()
 	var m meta
-	m.Floor = floor{Index: r.Uvarint(), Term: r.Uvarint(), Machine: r.Uvarint(), File: r.String()}
+	m.Floor = floor{
+		Index: r.Uvarint(), Term: r.Uvarint(), Machine: r.Uvarint(), File: r.String(),
+		Check: readCheck(r, format > 3),
+	}
 	if r.Bool() {
 		m.Install = &installIntent{
-			Index: r.Uvarint(), Term: r.Uvarint(), File: r.String(), Manifest: r.Bytes(),
+			Index: r.Uvarint(), Term: r.Uvarint(), File: r.String(),
+			Check: readCheck(r, format > 3), Manifest: r.Bytes(),
 		}
 	}
 	if format > 1 {
 		m.Stores = readStores(r, format)
+	}
+	if format > 3 {
+		m.NoMachine = r.Bool()
 	}
 	if err := r.Close(); err != nil {
 		return meta{}, fmt.Errorf("node: replica record: %w", err)
@@ -131,9 +147,12 @@ type remains struct {
 	// Index and Term are those of the committed entry that led to the descriptor's
 	// epoch, or zero if they are not known.
 	Index, Term uint64
+
+	// NoMachine: there never was a state machine.
+	NoMachine bool
 }
 
-const remainsFormat = 2
+const remainsFormat = 3
 
 // encode is what a tombstone keeps of them: the kind, which finds what the state
 // machine has stored, the last members that are known, if they are, and the entry.
@@ -148,7 +167,7 @@ func (d remains) encode() []byte {
 	}
 	b = wire.AppendUvarint(b, d.Index)
 	b = wire.AppendUvarint(b, d.Term)
-	return b
+	return wire.AppendBool(b, d.NoMachine)
 }
 
 // decodeRemains reads what encode has written. Epoch and NextReplica are not in it:
@@ -170,6 +189,9 @@ func decodeRemains(b []byte) (remains, error) {
 	}
 	if format > 1 {
 		d.Index, d.Term = r.Uvarint(), r.Uvarint()
+	}
+	if format > 2 {
+		d.NoMachine = r.Bool()
 	}
 	if err := r.Close(); err != nil {
 		return remains{}, fmt.Errorf("node: tombstone: %w", err)

@@ -257,7 +257,7 @@ func (r *replica) loadMachine() error {
 	case durable:
 		m.lastCommand = index
 	case at.File != "":
-		if err = m.restore(filepath.Join(m.env.Dir, at.File)); err != nil {
+		if err = m.restore(at.File, at.Check); err != nil {
 			return err
 		}
 	}

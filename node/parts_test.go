@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -262,10 +263,10 @@ func TestMetaRoundTrip(t *testing.T) {
 		{Floor: floor{Index: 9, Term: 2, Machine: 7, File: "snapshot-1"}},
 		{Install: &installIntent{Index: 5, Term: 1, File: "incoming-1", Manifest: []byte("m")}},
 		{Stores: []knownStore{{Node: 1, Store: registry.Store{1}, Boot: 4711}, {Node: 300}}},
+		sampleMeta(),
 	} {
 		got, err := decodeMeta(m.encode())
-		if err != nil || got.Floor != m.Floor || (got.Install == nil) != (m.Install == nil) ||
-			!slices.Equal(got.Stores, m.Stores) {
+		if err != nil || !reflect.DeepEqual(got, m) {
 			t.Errorf("decodeMeta(encode(%+v)) = %+v, %v", m, got, err)
 		}
 		b := m.encode()
@@ -278,7 +279,7 @@ func TestMetaRoundTrip(t *testing.T) {
 }
 
 func FuzzDecodeMeta(f *testing.F) {
-	f.Add(meta{Install: &installIntent{Index: 5, File: "x"}}.encode())
+	f.Add(sampleMeta().encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := decodeMeta(b)
 		if err != nil {

@@ -4,17 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io"
-	"io/fs"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/mutant"
-	"github.com/raftyard/raftyard/internal/vfs"
 	"github.com/raftyard/raftyard/storage"
 )
 
@@ -156,11 +152,11 @@ func (n *Node) writeSnapshotFile(
 	}
 	defer m.release()
 	name := fmt.Sprintf("%s%020d-%s", snapshotPrefix, res.at.applied, n.world.newID().String()[:8])
-	size, err := writeFileSync(n.world.files, m.env.Dir, name, s)
+	check, err := writeFileSync(n.world.files, m.env.Dir, name, s)
 	if cerr := s.Close(); err == nil && cerr != nil {
 		err = fmt.Errorf("close snapshot: %w", cerr)
 	}
-	res.floor.File, res.bytes, res.err = name, size, err
+	res.floor.File, res.floor.Check, res.bytes, res.err = name, check, int64(check.Size), err
 	return res
 }
 
@@ -260,82 +256,4 @@ func (n *Node) newSnapshot(at position, size int64) *raftpb.Snapshot {
 	return group.NewSnapshot(at.applied, at.term, group.Manifest{
 		State: at.state, ID: n.newMessageID(), Size: size,
 	})
-}
-
-const (
-	snapshotPrefix = "snapshot-" // a state that the next start may need
-	incomingPrefix = "incoming-" // a received snapshot that is not installed yet
-)
-
-// writeFileSync writes src to a new file that is durable, with its name, when it
-// returns without an error.
-func writeFileSync(
-	files vfs.FS, dir, name string, src io.WriterTo,
-) (n int64, err error) {
-	if err = files.MkdirAll(dir); err != nil {
-		return 0, fmt.Errorf("snapshot directory: %w", err)
-	}
-	path := filepath.Join(dir, name)
-	f, err := files.CreateNew(path)
-	if err != nil {
-		return 0, fmt.Errorf("snapshot file: %w", err)
-	}
-	n, err = src.WriteTo(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = files.SyncDir(dir)
-	}
-	if err != nil {
-		return n, fmt.Errorf("write snapshot file: %w", joinRemove(files, err, path))
-	}
-	return n, nil
-}
-
-// joinRemove removes a file that is not to be used and adds a failure to err.
-func joinRemove(files vfs.FS, err error, path string) error {
-	if rerr := files.Remove(path); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
-		return fmt.Errorf("%w (and %s stays behind: %w)", err, path, rerr)
-	}
-	return err
-}
-
-// obsolete notes a file that goes once what replaces it is durable.
-func (r *replica) obsolete(name string) {
-	if name != "" {
-		r.snap.old = append(r.snap.old, name)
-	}
-}
-
-// removeObsolete removes the files that were replaced.
-func (w *worker) removeObsolete(r *replica) {
-	for _, name := range r.snap.old {
-		path := filepath.Join(r.machine.env.Dir, name)
-		w.node.files.start(func() { w.node.removeFile(path) })
-	}
-	r.snap.old = nil
-}
-
-// sweepFiles removes, at the start, every snapshot file of a replica but those
-// that its record names.
-func (n *Node) sweepFiles(dir string, m meta) {
-	names, err := n.world.files.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	if err != nil {
-		n.logger.Warn("old snapshot files stay behind", errAttr(err))
-		return
-	}
-	for _, name := range names {
-		ours := strings.HasPrefix(name, snapshotPrefix) || strings.HasPrefix(name, incomingPrefix)
-		needed := name == m.Floor.File || (m.Install != nil && name == m.Install.File)
-		if ours && !needed {
-			n.removeFile(filepath.Join(dir, name))
-		}
-	}
 }

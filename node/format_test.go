@@ -1,0 +1,101 @@
+package node
+
+import (
+	"encoding/hex"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/node/registry"
+)
+
+// sampleMeta and sampleRemains are the examples of docs/formats/node.md.
+func sampleMeta() meta {
+	return meta{
+		Floor: floor{
+			Index: 1000, Term: 3, Machine: 998, File: "snapshot-1",
+			Check: fileCheck{Known: true, Size: 4096, CRC: 0x01020304},
+		},
+		Install: &installIntent{
+			Index: 2000, Term: 4, File: "incoming-1",
+			Check: fileCheck{Known: true, Size: 5, CRC: 7}, Manifest: []byte("manifest"),
+		},
+		Stores:    []knownStore{{Node: 1, Store: registry.Store{1, 15: 2}, Boot: 300}},
+		NoMachine: true,
+	}
+}
+
+func sampleRemains() remains {
+	return remains{
+		Descriptor: group.Descriptor{Kind: "list", Members: []group.Member{
+			{ID: 1, Node: 300, Role: group.Voter}, {ID: 2, Node: 2, Role: group.Learner},
+		}},
+		Index: 500, Term: 3, NoMachine: true,
+	}
+}
+
+// TestFormats pins what is on disks. A difference here is a new version of the format.
+func TestFormats(t *testing.T) {
+	formats := map[string][]byte{
+		"replica record": sampleMeta().encode(),
+		"empty record":   meta{}.encode(),
+		"tombstone":      sampleRemains().encode(),
+	}
+	datadriven.RunTest(t, "testdata/formats", func(t *testing.T, d *datadriven.TestData) string {
+		b, ok := formats[strings.TrimSpace(d.Input)]
+		if !ok {
+			d.Fatalf(t, "no format %q", d.Input)
+		}
+		return hex.Dump(b)
+	})
+}
+
+// TestEarlierFormats reads what earlier versions have written. Nothing here may change.
+func TestEarlierFormats(t *testing.T) {
+	const (
+		front  = "03010000e80703e6070a736e617073686f742d31"
+		intent = "01d00f040a696e636f6d696e672d31086d616e6966657374"
+		store  = "01000000000000000000000000000002"
+	)
+	full := sampleMeta()
+	full.NoMachine = false
+	full.Floor.Check, full.Install.Check = fileCheck{}, fileCheck{}
+	bootless, storeless := full, full
+	bootless.Stores = []knownStore{{Node: 1, Store: registry.Store{1, 15: 2}}}
+	storeless.Stores = nil
+	for text, want := range map[string]meta{
+		"01" + front + intent:                           storeless,
+		"02" + front + intent + "0101" + store:          bootless,
+		"03" + front + intent + "0101" + store + "ac02": full,
+	} {
+		got, err := decodeMeta(unhex(t, text))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("decodeMeta(%s) = %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+	last := sampleRemains()
+	last.NoMachine = false
+	unproved := last
+	unproved.Index, unproved.Term = 0, 0
+	for text, want := range map[string]remains{
+		"01046c6973740201ac0201020202":       unproved,
+		"02046c6973740201ac0201020202f40303": last,
+	} {
+		got, err := decodeRemains(unhex(t, text))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("decodeRemains(%s) = %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+}
+
+func unhex(t *testing.T, s string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
