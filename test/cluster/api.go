@@ -37,7 +37,8 @@ func (n *Node) Get(ctx context.Context, path string, query url.Values, v any) er
 
 // Create sends the request that creates a group.
 func (n *Node) Create(ctx context.Context, g raftyard.GroupID, spec client.Spec) Answer {
-	return n.sendJSON(ctx, http.MethodPut, GroupPath(g, ""), nil, spec)
+	r := Request{Method: http.MethodPut, Path: GroupPath(g, "")}
+	return n.sendJSON(ctx, r, spec)
 }
 
 // Delete sends the request that deletes a group.
@@ -50,16 +51,18 @@ func (n *Node) Delete(ctx context.Context, g raftyard.GroupID) Answer {
 func (n *Node) SetMembers(
 	ctx context.Context, g raftyard.GroupID, m client.Members, wait time.Duration,
 ) Answer {
-	query := url.Values{"wait": {wait.String()}, "timeout": {wait.String()}}
-	return n.sendJSON(ctx, http.MethodPut, GroupPath(g, "/members"), query, m)
+	r := Request{
+		Method: http.MethodPut, Path: GroupPath(g, "/members"), Timeout: wait, Wait: wait,
+	}
+	return n.sendJSON(ctx, r, m)
 }
 
 // Transfer sends the request that hands a group's leadership to a node.
 func (n *Node) Transfer(
 	ctx context.Context, g raftyard.GroupID, to raftyard.NodeID, timeout time.Duration,
 ) Answer {
-	return n.sendJSON(ctx, http.MethodPost, GroupPath(g, "/transfer"),
-		url.Values{"timeout": {timeout.String()}}, client.Transfer{To: to})
+	r := Request{Method: http.MethodPost, Path: GroupPath(g, "/transfer"), Timeout: timeout}
+	return n.sendJSON(ctx, r, client.Transfer{To: to})
 }
 
 // Snapshot sends the request that takes a snapshot of a group.
@@ -75,27 +78,17 @@ func (n *Node) Snapshot(
 func (n *Node) Txn(
 	ctx context.Context, g raftyard.GroupID, txn client.Txn, timeout time.Duration,
 ) Answer {
-	return n.sendJSON(ctx, http.MethodPost, GroupPath(g, "/txn"),
-		url.Values{"timeout": {timeout.String()}}, txn)
+	r := Request{Method: http.MethodPost, Path: GroupPath(g, "/txn"), Timeout: timeout}
+	return n.sendJSON(ctx, r, txn)
 }
 
-func (n *Node) sendJSON(
-	ctx context.Context, method, path string, query url.Values, doc any,
-) Answer {
+// sendJSON sends a request whose body is a document.
+func (n *Node) sendJSON(ctx context.Context, r Request, doc any) Answer {
 	body, err := json.Marshal(doc)
 	if err != nil {
 		return Answer{Outcome: NotApplied, Why: "bad_request", Err: err, Malformed: true}
 	}
-	r := Request{
-		Method: method, Path: path, Query: query, Body: body,
-		Header: http.Header{"Content-Type": {"application/json"}},
-	}
-	if text := query.Get("timeout"); text != "" {
-		r.Timeout, err = time.ParseDuration(text)
-		if err != nil {
-			return Answer{Outcome: NotApplied, Why: "bad_request", Err: err, Malformed: true}
-		}
-	}
+	r.Body, r.Header = body, http.Header{"Content-Type": {"application/json"}}
 	return n.Do(ctx, r)
 }
 

@@ -32,6 +32,9 @@ type Request struct {
 	// Timeout is the node's, ?timeout=. Default: the node's own, 10s. The client
 	// waits a little longer.
 	Timeout time.Duration
+	// Wait is how long, besides, the node waits for the end of what it has begun,
+	// ?wait=. Zero: it does not.
+	Wait time.Duration
 }
 
 // Outcome says what is known of a request's effect.
@@ -128,7 +131,11 @@ func (n *Node) Do(ctx context.Context, r Request) Answer {
 	if r.Timeout > 0 {
 		query.Set("timeout", r.Timeout.String())
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Timeout, nodeTimeout)+patience)
+	if r.Wait > 0 {
+		query.Set("wait", r.Wait.String())
+	}
+	limit := cmp.Or(r.Timeout, nodeTimeout) + r.Wait + patience
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	target := "http://" + n.HTTPAddr() + r.Path
 	if len(query) > 0 {
