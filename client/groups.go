@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/raftyard/raftyard"
 )
@@ -13,20 +12,6 @@ import (
 // Status returns what a node says of itself and of the cluster.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return get[Status](ctx, c, "/v1/status", nil)
-}
-
-// Nodes returns the nodes of the cluster.
-func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
-	list, err := get[Nodes](ctx, c, "/v1/nodes", nil)
-	if err != nil {
-		return nil, err
-	}
-	return list.Nodes, nil
-}
-
-// Node returns one node.
-func (c *Client) Node(ctx context.Context, id raftyard.NodeID) (*Node, error) {
-	return get[Node](ctx, c, "/v1/nodes/"+id.String(), nil)
 }
 
 // GroupFilter chooses groups. The zero value is the first page of all.
@@ -74,28 +59,6 @@ func (c *Client) CreateGroup(
 		return nil, err
 	}
 	return call[CreatedGroup](ctx, c, req)
-}
-
-// DeleteGroup deletes a group everywhere. It is no error when it is deleted
-// already.
-func (c *Client) DeleteGroup(ctx context.Context, id raftyard.GroupID) error {
-	_, err := c.call(ctx, request{method: http.MethodDelete, path: groupPath(id)})
-	return err
-}
-
-// SetMembers sets the wanted members. With a wait, of at most 5 minutes, it returns
-// when the group has them, or with a [Problem] whose outcome is unknown when it has
-// not after that time, or a little before ctx ends.
-func (c *Client) SetMembers(
-	ctx context.Context, id raftyard.GroupID, m Members, wait time.Duration,
-) (*Group, error) {
-	req, err := request{
-		method: http.MethodPut, path: groupPath(id) + "/members", wait: max(wait, 0),
-	}.withJSON(m)
-	if err != nil {
-		return nil, err
-	}
-	return call[Group](ctx, c, req)
 }
 
 // TransferLeader hands the leadership of a group to a node and returns when that

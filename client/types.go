@@ -21,6 +21,8 @@ type Members struct {
 	Voters      []raftyard.NodeID `json:"voters"`
 	Learners    []raftyard.NodeID `json:"learners,omitempty"`
 	ExpectEpoch uint64            `json:"expect_epoch,omitempty"` // zero: any
+	// Force takes members that are down, too, as long as the group can still get there.
+	Force bool `json:"force,omitempty"`
 }
 
 // Member is one member of a group.
@@ -62,6 +64,9 @@ type Replica struct {
 	Lag      uint64             `json:"lag"`
 	Fault    string             `json:"fault,omitempty"`
 	Error    string             `json:"error,omitempty"`
+	// LogOnly: its node does not know the group's kind. It keeps the log and votes,
+	// and has no state.
+	LogOnly bool `json:"log_only,omitempty"`
 }
 
 // Group is everything about one group.
@@ -104,6 +109,26 @@ type Node struct {
 	Boot      uint64            `json:"boot,omitempty"`
 	RTTMicros int64             `json:"rtt_us,omitempty"`
 	LastError string            `json:"last_error,omitempty"`
+	// State is active, drained, leaving or removed.
+	State string `json:"state"`
+	// Store is the UUID of its data directory, as the registry knows it; empty: it has
+	// not been there yet.
+	Store string `json:"store,omitempty"`
+	// Problem is why it is not as it should be, for people; empty: it is.
+	Problem string `json:"problem,omitempty"`
+}
+
+// NodeSpec says where a node is reached.
+type NodeSpec struct {
+	Peer   string            `json:"peer"` // by other nodes, host:port
+	HTTP   string            `json:"http"` // host:port
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// PutNode answers [Client.PutNode].
+type PutNode struct {
+	Node
+	Created bool `json:"created"` // it was not there before
 }
 
 // Nodes is the list of nodes.
@@ -177,4 +202,10 @@ type Transfer struct {
 type Deleted struct {
 	Group   raftyard.GroupID `json:"group"`
 	Deleted bool             `json:"deleted"`
+}
+
+// Forgotten answers [Client.ForgetGroup].
+type Forgotten struct {
+	Group     raftyard.GroupID `json:"group"`
+	Forgotten bool             `json:"forgotten"`
 }

@@ -1,0 +1,74 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/raftyard/raftyard"
+)
+
+// DeleteGroup deletes a group everywhere. It is no error when it is deleted
+// already, and refused with [CodeNoQuorum] when a majority of its voters cannot be
+// reached.
+func (c *Client) DeleteGroup(ctx context.Context, id raftyard.GroupID) error {
+	_, err := c.call(ctx, request{method: http.MethodDelete, path: groupPath(id)})
+	return err
+}
+
+// ForceDeleteGroup deletes a group that has lost its majority, and with it what
+// those may hold that cannot be reached now. confirm is its incarnation, from
+// [Client.Group]: what is deleted is that group and no later one with its id.
+func (c *Client) ForceDeleteGroup(
+	ctx context.Context, id raftyard.GroupID, confirm string,
+) error {
+	_, err := c.call(ctx, request{
+		method: http.MethodDelete, path: groupPath(id),
+		query: url.Values{"force": {"true"}, "confirm": {confirm}},
+	})
+	return err
+}
+
+// ForgetGroup drops what the cluster remembers of a deleted group, once every node
+// has cleaned up. A group that is forgotten already is [CodeGroupNotFound].
+func (c *Client) ForgetGroup(ctx context.Context, id raftyard.GroupID) error {
+	_, err := c.call(ctx, request{method: http.MethodPost, path: groupPath(id) + "/forget"})
+	return err
+}
+
+// SetMembers sets the wanted members. With a wait, of at most 5 minutes, it returns
+// when the group has them, or with a [Problem] whose outcome is unknown when it has
+// not after that time, or a little before ctx ends.
+func (c *Client) SetMembers(
+	ctx context.Context, id raftyard.GroupID, m Members, wait time.Duration,
+) (*Group, error) {
+	req, err := request{
+		method: http.MethodPut, path: groupPath(id) + "/members", wait: max(wait, 0),
+	}.withJSON(m)
+	if err != nil {
+		return nil, err
+	}
+	return call[Group](ctx, c, req)
+}
+
+// AttachLearner has a node follow a group: it gets its log and state, serves stale
+// reads, and has no vote. A node that has a member of the group already is left as
+// it is.
+func (c *Client) AttachLearner(
+	ctx context.Context, id raftyard.GroupID, node raftyard.NodeID,
+) (*Group, error) {
+	return call[Group](ctx, c, request{method: http.MethodPut, path: learnerPath(id, node)})
+}
+
+// DetachLearner ends what [Client.AttachLearner] began. Nothing of the group stays on
+// the node. A node that does not follow the group is no error.
+func (c *Client) DetachLearner(
+	ctx context.Context, id raftyard.GroupID, node raftyard.NodeID,
+) (*Group, error) {
+	return call[Group](ctx, c, request{method: http.MethodDelete, path: learnerPath(id, node)})
+}
+
+func learnerPath(id raftyard.GroupID, node raftyard.NodeID) string {
+	return groupPath(id) + "/learners/" + node.String()
+}
