@@ -2,70 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/raftyard/raftyard/client"
 )
-
-func (a *app) memberCommand() *cobra.Command {
-	var nodes membersFlags
-	var m client.Members
-	var wait bool
-	set := &cobra.Command{
-		Use:   "set ID",
-		Short: "Say which nodes shall hold a group",
-		Long: `Say which nodes shall hold a group. The group gets there by itself: new members are
-filled first, then the voters change together, then old members go. With --wait the command
-returns when it is there.`,
-		Example: `  raftyard member set 7 --voters 2,3,4 --wait
-  raftyard member set 7 --voters 1,2,3 --learners 4 --expect-epoch 5`,
-		Args: wantArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := groupArg(args[0])
-			if err != nil {
-				return err
-			}
-			if cmd.Flags().Changed("expect-epoch") && m.ExpectEpoch == 0 {
-				return usageError{errors.New("--expect-epoch is 0, which no group is at")}
-			}
-			if err := nodes.check(); err != nil {
-				return err
-			}
-			m.Voters, m.Learners = nodes.voters, nodes.learners
-			return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
-				g, err := c.SetMembers(ctx, id, m, a.waitFor(wait))
-				if err != nil {
-					return err
-				}
-				return a.show(groupView(g))
-			})
-		},
-	}
-	flags := set.Flags()
-	flags.Var(&nodes.voters, "voters", "nodes that shall vote, such as 1,2,3 (needed)")
-	flags.Var(&nodes.learners, "learners", "nodes that shall only follow")
-	flags.Uint64Var(&m.ExpectEpoch, "expect-epoch", 0, "refuse when the group is at another epoch")
-	flags.BoolVar(&wait, "wait", false, "return when the group has these members (see --timeout)")
-	mustBeGiven(set, "voters")
-	a.completeNodeFlag(set, "voters")
-	a.completeNodeFlag(set, "learners")
-	cmd := parent("member", "Change which nodes hold a group", a.completeGroup(set))
-	a.flags.add(cmd, a.env)
-	return cmd
-}
-
-// waitFor is how long the node shall wait: as long as the command has, of which
-// the client leaves what the rest of the request takes.
-func (a *app) waitFor(wait bool) time.Duration {
-	if !wait {
-		return 0
-	}
-	return time.Duration(a.flags.timeout)
-}
 
 func (a *app) leaderCommand() *cobra.Command {
 	var to nodeIDs

@@ -82,6 +82,8 @@ func wanted(bad *pflag.InvalidValueError) string {
 		return "a whole number"
 	case "bool":
 		return "true or false"
+	case "stringToString":
+		return "name=value, such as zone=a,rack=7"
 	default:
 		return bad.Unwrap().Error()
 	}

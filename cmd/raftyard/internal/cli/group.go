@@ -18,7 +18,7 @@ import (
 func (a *app) groupCommand() *cobra.Command {
 	cmd := parent("group", "List, show, create and delete groups",
 		a.groupListCommand(), a.completeGroup(a.groupShowCommand()), a.groupCreateCommand(),
-		a.completeGroup(a.groupDeleteCommand()))
+		a.completeGroup(a.groupDeleteCommand()), a.groupForgetCommand())
 	a.flags.add(cmd, a.env)
 	return cmd
 }
@@ -128,6 +128,9 @@ func groupView(g *client.Group) view {
 	if len(g.Problems) > 0 {
 		text += "problems: " + strings.Join(g.Problems, ", ") + "\n"
 	}
+	if g.Steering != "" {
+		text += "the leader: " + g.Steering + "\n"
+	}
 	text += "\n" + table([]string{
 		"NODE", "REPLICA", "ROLE", "TERM", "COMMIT", "APPLIED", "SNAPSHOT", "LOG", "LAG",
 		"FAULT", "ERROR",
@@ -166,6 +169,9 @@ func replicaRow(r *client.Replica, m client.Member) []string {
 	}
 	if r.Error != "" {
 		role = cmp.Or(m.Role, role)
+	}
+	if r.LogOnly {
+		role += ",log-only"
 	}
 	row := []string{r.Node.String(), dash(id.String()), dash(role)}
 	if r.Error != "" {
@@ -245,31 +251,4 @@ func (a *app) groupCreateCommand() *cobra.Command {
 func mustBeGiven(cmd *cobra.Command, flag string) {
 	// It fails only for a flag that is not there.
 	_ = cmd.MarkFlagRequired(flag)
-}
-
-func (a *app) groupDeleteCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "delete ID",
-		Short: "Delete a group and its data on every node",
-		Long: "Delete a group and its data everywhere, also on nodes that are down now. " +
-			"Repeating it is no error.",
-		Example: "  raftyard group delete 7",
-		Args:    wantArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := groupArg(args[0])
-			if err != nil {
-				return err
-			}
-			return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
-				if err := c.DeleteGroup(ctx, id); err != nil {
-					return err
-				}
-				return a.show(view{
-					data:  client.Deleted{Group: id, Deleted: true},
-					names: []string{id.String()},
-					text:  "group " + id.String() + " deleted\n",
-				})
-			})
-		},
-	}
 }

@@ -18,12 +18,14 @@ func TestReplicaRows(t *testing.T) {
 			{Replica: 2, Node: 2, Role: "voter"},
 			{Replica: 3, Node: 3, Role: "learner"},
 			{Replica: 4, Node: 4, Role: "incoming"},
+			{Replica: 5, Node: 5, Role: "learner"},
 		},
 	}}
 	g.Replicas = []client.Replica{
 		{Node: 4, Replica: 4, Role: "follower", Term: 2, First: 3, Last: 7},
 		{Node: 2, Role: "none", Error: "node 2: request to node 2: connection refused"},
 		{Node: 1, Replica: 1, Role: "leader", Term: 2, Commit: 7, Applied: 7, First: 2, Last: 7},
+		{Node: 5, Replica: 5, Role: "learner", LogOnly: true},
 		{Node: 9, Replica: 8, Role: "none", Fault: "its log is damaged"},
 	}
 	want := strings.Join([]string{
@@ -31,6 +33,7 @@ func TestReplicaRows(t *testing.T) {
 		"2|2|voter|-|-|-|-|-|-|-|connection refused",
 		"3|3|learner|-|-|-|-|-|-|-|no replica there yet",
 		"4|4|incoming|2|0|0|0|3-7|0|-|-",
+		"5|5|learner,log-only|0|0|0|0|0-0|0|-|-",
 		"9|8|none|0|0|0|0|0-0|0|its log is damaged|-",
 	}, "\n")
 	var rows []string
@@ -51,5 +54,27 @@ func TestFreeSpace(t *testing.T) {
 		if got := free(&n); got != want {
 			t.Errorf("free(%+v) = %s, want %s", n, got, want)
 		}
+	}
+}
+
+// TestNodeRows: what a node is in the cluster, whether it answers, and what is the
+// matter, are three things.
+func TestNodeRows(t *testing.T) {
+	v := nodesView([]client.Node{
+		{ID: 1, State: "active", Live: true, DiskLevel: "ok"},
+		{ID: 2, State: "drained", Problem: "a new directory", LastError: "refused"},
+		{ID: 3, State: "leaving", Live: true, Problem: "2 groups have a member here"},
+	})
+	want := []string{
+		"1|active|yes|-|-|0|0|ok|0 B|-|-",
+		"2|drained|no|-|-|0|0|-|-|-|a new directory; refused",
+		"3|leaving|yes|-|-|0|0|-|-|-|2 groups have a member here",
+	}
+	var rows []string
+	for _, row := range v.rows {
+		rows = append(rows, strings.Join(row, "|"))
+	}
+	if diff := cmp.Diff(want, rows); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
 	}
 }

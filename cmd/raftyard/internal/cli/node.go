@@ -46,34 +46,53 @@ func (a *app) nodeCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				v := nodesView([]client.Node{*n})
-				v.data = n
-				return a.show(v)
+				return a.show(nodeView(n))
 			})
 		},
 	}
-	cmd := parent("node", "List and show nodes", list, a.completeNode(show))
+	cmd := parent("node", "List nodes, and have them join, rest and leave",
+		list, a.completeNode(show), a.nodeAddCommand(), a.completeNode(a.nodeDrainCommand()),
+		a.completeNode(a.nodeUndrainCommand()), a.completeNode(a.nodeRemoveCommand()))
 	a.flags.add(cmd, a.env)
 	return cmd
 }
 
 func nodesView(nodes []client.Node) view {
 	v := view{header: []string{
-		"NODE", "STATE", "HTTP", "PEER", "REPLICAS", "LEADERS", "DISK", "FREE", "LABELS", "ERROR",
+		"NODE", "STATE", "LIVE", "HTTP", "PEER", "REPLICAS", "LEADERS", "DISK", "FREE", "LABELS",
+		"PROBLEM",
 	}}
 	for i := range nodes {
 		n := &nodes[i]
-		state := "down"
+		live := "no"
 		if n.Live {
-			state = "live"
+			live = "yes"
 		}
 		v.names = append(v.names, n.ID.String())
 		v.rows = append(v.rows, []string{
-			n.ID.String(), state, dash(n.HTTP), dash(n.Peer),
+			n.ID.String(), dash(n.State), live, dash(n.HTTP), dash(n.Peer),
 			strconv.Itoa(n.Replicas), strconv.Itoa(n.Leaders),
-			dash(n.DiskLevel), free(n), dash(labels(n.Labels)), dash(n.LastError),
+			dash(n.DiskLevel), free(n), dash(labels(n.Labels)), dash(troubles(n)),
 		})
 	}
+	return v
+}
+
+// troubles is what is not as it should be with a node.
+func troubles(n *client.Node) string {
+	var all []string
+	for _, text := range []string{n.Problem, n.LastError} {
+		if text != "" {
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// nodeView shows one node as a row.
+func nodeView(n *client.Node) view {
+	v := nodesView([]client.Node{*n})
+	v.data = n
 	return v
 }
 
