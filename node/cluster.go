@@ -54,7 +54,13 @@ func (n *Node) Nodes(ctx context.Context) []NodeStatus {
 	var asks []func()
 	for i, rec := range recs {
 		st := &out[i]
-		*st = NodeStatus{ID: rec.ID, Peer: rec.Peer, HTTP: rec.HTTP, Labels: rec.Labels}
+		*st = NodeStatus{
+			ID: rec.ID, Peer: rec.Peer, HTTP: rec.HTTP, Labels: rec.Labels,
+			State: rec.State.String(),
+		}
+		if !rec.Store.IsZero() {
+			st.Store = rec.Store.String()
+		}
 		if rec.ID == n.cfg.ID {
 			st.Self, st.Live = true, true
 			st.fill(n.report())
@@ -62,6 +68,12 @@ func (n *Node) Nodes(ctx context.Context) []NodeStatus {
 		}
 		p := peers[rec.ID]
 		st.Live, st.RTTMicros = p.Up, p.RTT.Microseconds()
+		if p.Up && n.foreignStore(rec.ID, raftyard.StoreID(p.Identity.Store)) {
+			st.Live = false
+			st.Problem = "it comes with data directory " +
+				raftyard.StoreID(p.Identity.Store).String() +
+				", which is not the one that it is known with, so that it is not listened to"
+		}
 		if p.LastError != nil && !p.Up {
 			st.LastError = p.LastError.Error()
 		}

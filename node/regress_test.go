@@ -182,6 +182,10 @@ func TestWipedSeedDoesNotFoundAgain(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "wiped") {
 		t.Errorf("a wiped node hears %v, want to be told why it is not listened to", err)
 	}
+	c.eventually("it is not shown as one of the living", func() bool {
+		st, err := c.nodes[others[1]].NodeStatus(t.Context(), seed)
+		return err == nil && !st.Live && strings.Contains(st.Problem, "not listened to")
+	})
 	c.open(others[0], nil)
 	c.wantWords(others[0], 1, "acknowledged")
 	c.add(others[1], 1, "more")

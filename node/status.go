@@ -34,6 +34,9 @@ type Members struct {
 
 	// ExpectEpoch, when not zero, is the epoch that the group must be at.
 	ExpectEpoch uint64 `json:"expect_epoch,omitempty"`
+
+	// Force takes members that are down, too.
+	Force bool `json:"force,omitempty"`
 }
 
 // MemberStatus is one member of a group, as its descriptor lists it.
@@ -84,6 +87,8 @@ type ReplicaStatus struct {
 	Fault string `json:"fault,omitempty"`
 	// Error says why the node could not be asked, or is empty.
 	Error string `json:"error,omitempty"`
+	// LogOnly: the node has no state machine for the group's kind.
+	LogOnly bool `json:"log_only,omitempty"`
 }
 
 // GroupStatus is everything about one group.
@@ -150,6 +155,12 @@ type NodeStatus struct {
 	Boot      uint64 `json:"boot,omitempty"`
 	RTTMicros int64  `json:"rtt_us,omitempty"`
 	LastError string `json:"last_error,omitempty"`
+	// State is active, drained, leaving or removed.
+	State string `json:"state"`
+	// Store is the data directory that the registry knows, or empty.
+	Store string `json:"store,omitempty"`
+	// Problem says, for people, why the node is not as it should be, or is empty.
+	Problem string `json:"problem,omitempty"`
 }
 
 // Status is what GET /v1/status answers: this node and what it knows of the cluster.
