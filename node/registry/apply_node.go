@@ -9,7 +9,7 @@ import (
 
 func (c SetNode) apply(st *state) Result {
 	n := &c.Node
-	n.First, n.State = Store{}, NodeActive
+	n.First, n.State, n.Forced = Store{}, NodeActive, false
 	if err := n.check(); err != nil {
 		return Result{Code: Invalid, Detail: err.Error()}
 	}
@@ -22,6 +22,8 @@ func (c SetNode) apply(st *state) Result {
 		if c.IfAbsent {
 			n.Peer, n.HTTP, n.Labels = old.Peer, old.HTTP, old.Labels
 		}
+	} else if c.IfPresent {
+		return Result{Code: NotFound}
 	}
 	if n.Store.IsZero() {
 		n.Boot = 0 // nobody can say of which directory this is a start
@@ -33,6 +35,9 @@ func (c SetNode) apply(st *state) Result {
 		return Result{Code: OK, Node: *old}
 	}
 	st.setNode(n)
+	if !known {
+		return Result{Code: Created, Node: *n}
+	}
 	return Result{Code: OK, Node: *n}
 }
 
@@ -58,7 +63,7 @@ func (n *Node) refuses(next *Node) Result {
 
 // inherit takes from old, the same node as it is registered, what n leaves open.
 func (n *Node) inherit(old *Node) {
-	n.First, n.State = old.First, old.State
+	n.First, n.State, n.Forced = old.First, old.State, old.Forced
 	if n.Store.IsZero() {
 		n.Store, n.Boot = old.Store, 0
 	}
@@ -88,16 +93,16 @@ func (c SetNodeState) apply(st *state) Result {
 		return Result{Code: NotFound}
 	case c.State > NodeRemoved:
 		return Result{Code: Invalid, Node: *old, Detail: c.State.String() + " is not known"}
-	case c.State == old.State:
+	case c.State == old.State && (old.Forced || !c.forces()):
 		return Result{Code: OK, Node: *old}
 	case old.State == NodeRemoved:
 		return Result{Code: Invalid, Node: *old, Detail: wasRemoved(c.ID).Error()}
-	case !follows(old.State, c.State):
+	case c.State != old.State && !follows(old.State, c.State):
 		detail := fmt.Sprintf("a node that is %v cannot become %v", old.State, c.State)
 		return Result{Code: Conflict, Node: *old, Detail: detail}
 	}
 	n := *old
-	n.State = c.State
+	n.State, n.Forced = c.State, c.forces()
 	if c.State == NodeRemoved {
 		if id, ok := st.names(c.ID); ok {
 			detail := fmt.Sprintf("group %d still names node %d", id, c.ID)
@@ -108,6 +113,9 @@ func (c SetNodeState) apply(st *state) Result {
 	st.setNode(&n)
 	return Result{Code: OK, Node: n}
 }
+
+// forces reports whether the node is to leave whatever it costs.
+func (c SetNodeState) forces() bool { return c.Forced && c.State == NodeLeaving }
 
 // follows reports whether a node may go from one state to the next at once.
 func follows(from, to NodeState) bool {

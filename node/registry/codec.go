@@ -36,12 +36,13 @@ func appendNode(b []byte, n *Node) []byte {
 	b = appendNodeSpec(b, n)
 	b = wire.AppendID(b, n.First)
 	b = wire.AppendUvarint(b, n.Boot)
-	return append(b, byte(n.State))
+	b = append(b, byte(n.State))
+	return wire.AppendBool(b, n.Forced)
 }
 
 func readNode(r *wire.Reader) Node {
 	n := readNodeSpec(r)
-	n.First, n.Boot, n.State = r.ID(), r.Uvarint(), NodeState(r.Byte())
+	n.First, n.Boot, n.State, n.Forced = r.ID(), r.Uvarint(), NodeState(r.Byte()), r.Bool()
 	return n
 }
 

@@ -86,10 +86,11 @@ type WantMembers struct {
 
 // SetNode registers a node, or changes its addresses and labels, and takes down
 // its data directory and the latest start of it. The result is [OK], also if
-// nothing changes; [Conflict] if the node is known with another data directory; or
-// [Invalid], among other reasons, if the node was removed, or Boot is lower than
-// the one that is registered: the process runs on an older copy of the directory.
-// A node without a Store or a Boot keeps what is registered. State and First do
+// nothing changes; [Created] if the node was not registered; [NotFound] if it was
+// not and is not to be; [Conflict] if it is known with another data directory; or
+// [Invalid], among other reasons, if it was removed, or Boot is lower than the one
+// that is registered: the process runs on an older copy of the directory. A node
+// without a Store or a Boot keeps what is registered. First, State and Forced do
 // not count.
 type SetNode struct {
 	Node Node
@@ -97,6 +98,9 @@ type SetNode struct {
 	// IfAbsent leaves the addresses and labels of a node alone that is registered
 	// already: they may be newer than what the proposer was configured with.
 	IfAbsent bool
+
+	// IfPresent registers no node that is not registered.
+	IfPresent bool
 }
 
 // SetNodeState changes what a node is used for. The result is [OK], also if it is
@@ -111,6 +115,10 @@ type SetNode struct {
 type SetNodeState struct {
 	ID    raftyard.NodeID
 	State NodeState
+
+	// Forced is for a node that is leaving: it goes whatever it costs. It is set
+	// once the node is leaving, or later, and gone when that is taken back.
+	Forced bool
 }
 
 // ReplaceStore says that the node goes on with another data directory, in which
@@ -169,14 +177,16 @@ func EncodeSetNode(c SetNode) []byte {
 	b := []byte{commandFormat, byte(kindSetNode)}
 	b = appendNodeSpec(b, &c.Node)
 	b = wire.AppendUvarint(b, c.Node.Boot)
-	return wire.AppendBool(b, c.IfAbsent)
+	b = wire.AppendBool(b, c.IfAbsent)
+	return wire.AppendBool(b, c.IfPresent)
 }
 
 // EncodeSetNodeState returns c as a command for the system group.
 func EncodeSetNodeState(c SetNodeState) []byte {
 	b := []byte{commandFormat, byte(kindSetNodeState)}
 	b = wire.AppendUvarint(b, uint64(c.ID))
-	return append(b, byte(c.State))
+	b = append(b, byte(c.State))
+	return wire.AppendBool(b, c.Forced)
 }
 
 // EncodeReplaceStore returns c as a command for the system group.
@@ -256,10 +266,12 @@ func readNodeCommand(r *wire.Reader, kind commandKind) command {
 	case kindSetNode:
 		c := SetNode{Node: readNodeSpec(r)}
 		c.Node.Boot = r.Uvarint()
-		c.IfAbsent = r.Bool()
+		c.IfAbsent, c.IfPresent = r.Bool(), r.Bool()
 		return c
 	case kindSetNodeState:
-		return SetNodeState{ID: raftyard.NodeID(r.Uvarint()), State: NodeState(r.Byte())}
+		return SetNodeState{
+			ID: raftyard.NodeID(r.Uvarint()), State: NodeState(r.Byte()), Forced: r.Bool(),
+		}
 	case kindReplaceStore:
 		return ReplaceStore{ID: raftyard.NodeID(r.Uvarint()), Old: r.ID(), New: r.ID()}
 	case kindForgetGroup:

@@ -56,11 +56,13 @@ func TestFormats(t *testing.T) {
 						n.Labels[k] = v
 					}
 				}
-				return run(t, r, EncodeSetNode(SetNode{Node: n, IfAbsent: d.HasArg("if-absent")}))
+				return run(t, r, EncodeSetNode(SetNode{
+					Node: n, IfAbsent: d.HasArg("if-absent"), IfPresent: d.HasArg("if-present"),
+				}))
 			case "state":
 				return run(t, r, EncodeSetNodeState(SetNodeState{
 					ID:    scanUint[raftyard.NodeID](t, d, "id"),
-					State: NodeState(scanUint[uint64](t, d, "state")),
+					State: NodeState(scanUint[uint64](t, d, "state")), Forced: d.HasArg("forced"),
 				}))
 			case "replace":
 				return run(t, r, EncodeReplaceStore(ReplaceStore{
@@ -125,6 +127,9 @@ func showResult(t *testing.T, data []byte) string {
 	if n := res.Node; n.ID != 0 {
 		fmt.Fprintf(&b, "node %d: %v peer=%s http=%s labels=%v\n",
 			n.ID, n.State, n.Peer, n.HTTP, n.Labels)
+		if n.Forced {
+			b.WriteString("  forced\n")
+		}
 		if !n.Store.IsZero() {
 			fmt.Fprintf(&b, "  store %v, the first was %v, boot %d\n", n.Store, n.First, n.Boot)
 		}

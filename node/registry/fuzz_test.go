@@ -47,6 +47,8 @@ func FuzzCommand(f *testing.F) {
 	f.Add(EncodeSetNode(SetNode{Node: labelled}))
 	labelled.Store, labelled.Boot = Store{1}, 3
 	f.Add(EncodeSetNode(SetNode{Node: labelled, IfAbsent: true}))
+	f.Add(EncodeSetNode(SetNode{Node: node(9), IfPresent: true}))
+	f.Add(EncodeSetNodeState(SetNodeState{ID: 4, State: NodeLeaving, Forced: true}))
 	f.Add(encodeCommand(f, setNodeV1{Node: labelled, IfAbsent: true}))
 	f.Add(EncodeSetNodeState(SetNodeState{ID: 4, State: NodeDrained}))
 	f.Add(EncodeReplaceStore(ReplaceStore{ID: 1, New: Store{1}}))

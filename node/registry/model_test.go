@@ -126,7 +126,10 @@ func (m *model) setNode(c SetNode) Code {
 	}
 	old, there := m.nodes[c.Node.ID]
 	n := c.Node
-	n.State, n.First = old.State, old.First
+	n.State, n.First, n.Forced = old.State, old.First, old.Forced
+	if !there && c.IfPresent {
+		return NotFound
+	}
 	if there && c.IfAbsent {
 		n.Peer, n.HTTP, n.Labels = old.Peer, old.HTTP, old.Labels
 	}
@@ -145,6 +148,9 @@ func (m *model) setNode(c SetNode) Code {
 		return Invalid
 	}
 	m.node(old, n)
+	if !there {
+		return Created
+	}
 	return OK
 }
 
@@ -171,15 +177,16 @@ func (m *model) setState(c SetNodeState) Code {
 		return NotFound
 	case c.State > NodeRemoved:
 		return Invalid
-	case c.State == old.State:
+	case c.State == old.State && c.State != NodeLeaving:
 		return OK
 	case old.State == NodeRemoved:
 		return Invalid
-	case !slices.Contains(allowed, step):
+	case c.State != old.State && !slices.Contains(allowed, step):
 		return Conflict
 	}
 	n := old
 	n.State = c.State
+	n.Forced = c.State == NodeLeaving && (c.Forced || old.Forced)
 	if c.State == NodeRemoved {
 		for id := range m.groups {
 			if g := m.groups[id]; g.wants(c.ID) {
@@ -331,13 +338,15 @@ func (m *machine) SetNode(t *rapid.T) {
 			ID:   genNodeID.Draw(t, "id"),
 			Peer: rapid.SampledFrom([]string{"h:1", "h:2", ""}).Draw(t, "peer"),
 		},
-		IfAbsent: rapid.Bool().Draw(t, "if absent"),
+		IfAbsent:  rapid.Bool().Draw(t, "if absent"),
+		IfPresent: rapid.IntRange(0, 3).Draw(t, "if present") == 0,
 	}
 	c.Node.Store = genStore.Draw(t, "store")
 	c.Node.Boot = rapid.Uint64Range(0, 3).Draw(t, "boot")
 	// These two do not count.
 	c.Node.First = genStore.Draw(t, "first")
 	c.Node.State = genState.Draw(t, "state")
+	c.Node.Forced = rapid.Bool().Draw(t, "forced")
 	if rapid.Bool().Draw(t, "labelled") {
 		c.Node.Labels = map[string]string{"zone": "a", "rack": c.Node.ID.String()}
 	}
@@ -345,7 +354,10 @@ func (m *machine) SetNode(t *rapid.T) {
 }
 
 func (m *machine) SetNodeState(t *rapid.T) {
-	c := SetNodeState{ID: genNodeID.Draw(t, "id"), State: genState.Draw(t, "state")}
+	c := SetNodeState{
+		ID: genNodeID.Draw(t, "id"), State: genState.Draw(t, "state"),
+		Forced: rapid.Bool().Draw(t, "forced"),
+	}
 	m.apply(t, EncodeSetNodeState(c), m.model.setState(c))
 }
 

@@ -62,6 +62,38 @@ func TestNodeStates(t *testing.T) {
 	}
 }
 
+// TestForcedLeave: that a node is to leave whatever it costs is said when it leaves,
+// or later, and forgotten when that is taken back.
+func TestForcedLeave(t *testing.T) {
+	r := withNodes(t, 1)
+	steps := []struct {
+		set    SetNodeState
+		code   Code
+		forced bool
+	}{
+		{SetNodeState{1, NodeActive, true}, OK, false},
+		{SetNodeState{1, NodeDrained, true}, OK, false},
+		{SetNodeState{1, NodeLeaving, false}, OK, false},
+		{SetNodeState{1, NodeLeaving, true}, OK, true},
+		{SetNodeState{1, NodeLeaving, false}, OK, true},
+		{SetNodeState{1, NodeDrained, false}, OK, false},
+		{SetNodeState{1, NodeLeaving, true}, OK, true},
+		{SetNodeState{1, NodeActive, true}, Conflict, true},
+	}
+	for i, s := range steps {
+		res := apply(t, r, EncodeSetNodeState(s.set))
+		got, _ := r.Node(1)
+		if res.Code != s.code || got.Forced != s.forced || res.Node.Forced != s.forced {
+			t.Errorf("step %d, %+v = %v, node %+v", i, s.set, res.Code, got)
+		}
+		restore(t, New(nil, nil), save(t, r))
+	}
+	setState(t, r, 1, NodeRemoved)
+	if got, _ := r.Node(1); got.Forced {
+		t.Error("a removed node is forced to leave")
+	}
+}
+
 func TestRemovedNode(t *testing.T) {
 	r := New([]Node{node(1), node(2)}, nil)
 	labelled := node(2)
@@ -156,7 +188,7 @@ func TestBoots(t *testing.T) {
 		code     Code
 		wantBoot uint64
 	}{
-		{"a start of no directory", at(Store{}, 5), false, OK, 0},
+		{"a start of no directory", at(Store{}, 5), false, Created, 0},
 		{"the first start", at(Store{1}, 2), true, OK, 2},
 		{"the same again", at(Store{1}, 2), false, OK, 2},
 		{"a later one", at(Store{1}, 4), true, OK, 4},

@@ -45,6 +45,10 @@ type Node struct {
 
 	// State is what the node is used for.
 	State NodeState
+
+	// Forced says of a leaving node that it is dead for ever, or to be treated so:
+	// groups that find nobody in its place go on with fewer voters.
+	Forced bool
 }
 
 // A Store is the id of a data directory.
@@ -209,6 +213,8 @@ func (n *Node) checkRecord() error {
 	switch {
 	case n.State > NodeRemoved:
 		return fmt.Errorf("%v is not known", n.State)
+	case n.Forced && n.State != NodeLeaving:
+		return errors.New("forced to leave, and not leaving")
 	case n.Store.IsZero() != n.First.IsZero():
 		return errors.New("only one of the present and the first directory is known")
 	case n.Store.IsZero() && n.Boot != 0:
@@ -252,7 +258,7 @@ func (n *Node) check() error {
 
 func (n *Node) equal(o *Node) bool {
 	return n.ID == o.ID && n.Peer == o.Peer && n.HTTP == o.HTTP &&
-		n.Store == o.Store && n.First == o.First && n.Boot == o.Boot && n.State == o.State &&
+		n.Store == o.Store && n.First == o.First && n.Boot == o.Boot && n.State == o.State && n.Forced == o.Forced &&
 		maps.Equal(n.Labels, o.Labels)
 }
 

@@ -53,7 +53,7 @@ func withNodes(t testing.TB, n raftyard.NodeID) *Registry {
 	t.Helper()
 	r := New(nil, nil)
 	for id := raftyard.NodeID(1); id <= n; id++ {
-		if res := apply(t, r, EncodeSetNode(SetNode{Node: node(id)})); res.Code != OK {
+		if res := apply(t, r, EncodeSetNode(SetNode{Node: node(id)})); res.Code != Created {
 			t.Fatalf("SetNode(%d) = %v %s", id, res.Code, res.Detail)
 		}
 	}
@@ -424,10 +424,10 @@ func TestSetNode(t *testing.T) {
 		want       Code
 		wantDetail string
 	}{
-		{name: "new", node: node(2), want: OK},
+		{name: "new", node: node(2), want: Created},
 		{name: "labels", node: Node{
 			ID: 2, Peer: "h:1", HTTP: "h:2", Labels: map[string]string{"zone": "a", "rack": "7"},
-		}, want: OK},
+		}, want: Created},
 		{name: "zero", node: node(0), want: Invalid, wantDetail: "node 0 is not a node"},
 		{
 			name: "no address", node: Node{ID: 2},
@@ -473,7 +473,7 @@ func TestSetNode(t *testing.T) {
 				t.Fatalf("result = %v %q, want %v %q", res.Code, res.Detail, tt.want, tt.wantDetail)
 			}
 			got, ok := r.Node(tt.node.ID)
-			if ok != (tt.want == OK) {
+			if ok != (tt.want == Created) {
 				t.Fatalf("Node = %+v, %t", got, ok)
 			}
 			if ok {
@@ -499,6 +499,15 @@ func TestSetNodeAgain(t *testing.T) {
 		if res.Code != OK || res.Node.Peer != moved.Peer || r.Version() != 2 {
 			t.Errorf("%+v at version %d, want the new address and version 2", res, r.Version())
 		}
+	}
+	moved.Peer = "127.0.0.1:2"
+	res = apply(t, r, EncodeSetNode(SetNode{Node: moved, IfPresent: true}))
+	if res.Code != OK || res.Node.Peer != moved.Peer {
+		t.Errorf("IfPresent: %+v, want the new address", res)
+	}
+	res = apply(t, r, EncodeSetNode(SetNode{Node: node(2), IfPresent: true}))
+	if _, ok := r.Node(2); ok || res.Code != NotFound {
+		t.Errorf("IfPresent has registered a node: %+v", res)
 	}
 }
 

@@ -14,10 +14,10 @@ type Code uint8
 // and only OK and Created may have changed something.
 const (
 	OK         Code = 1 // it is as the command wanted it
-	Created    Code = 2 // the group did not exist and does now
+	Created    Code = 2 // the group, or the node, did not exist and does now
 	ExistsSame Code = 3 // the group exists as wanted
 	Conflict   Code = 4 // what is there is against it; Detail says what
-	NotFound   Code = 5 // there is no such group
+	NotFound   Code = 5 // there is no such group, or node
 	Stale      Code = 6 // the record is another version, or another incarnation
 	Invalid    Code = 7 // the command makes no sense; Detail says why
 )

@@ -239,6 +239,8 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 			nodes(nodeWith(func(n *Node) { n.Boot = 1 })), end),
 		"removed with an address": frames(head(2, 1, 0),
 			nodes(nodeWith(func(n *Node) { n.State = NodeRemoved })), end),
+		"forced and not leaving": frames(head(2, 1, 0),
+			nodes(nodeWith(func(n *Node) { n.Forced = true })), end),
 		"removed node zero": frames(head(2, 1, 0), nodes(Node{State: NodeRemoved}), end),
 		"group twice":       frames(head(2, 0, 2), groups(g, g), end),
 		"group zero": frames(head(2, 0, 1),
