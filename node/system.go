@@ -181,7 +181,7 @@ func (n *Node) setNode(ctx context.Context, set registry.SetNode) error {
 	switch {
 	case err != nil:
 		return err
-	case res.Code == registry.OK:
+	case res.Code == registry.OK || res.Code == registry.Created:
 	case set.Node.ID == n.cfg.ID:
 		return fmt.Errorf("%w: %s", ErrInvalid, res.Detail)
 	default:

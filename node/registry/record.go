@@ -258,7 +258,8 @@ func (n *Node) check() error {
 
 func (n *Node) equal(o *Node) bool {
 	return n.ID == o.ID && n.Peer == o.Peer && n.HTTP == o.HTTP &&
-		n.Store == o.Store && n.First == o.First && n.Boot == o.Boot && n.State == o.State && n.Forced == o.Forced &&
+		n.Store == o.Store && n.First == o.First && n.Boot == o.Boot &&
+		n.State == o.State && n.Forced == o.Forced &&
 		maps.Equal(n.Labels, o.Labels)
 }
 
