@@ -89,6 +89,7 @@ const (
 	opDestroy
 	opPurged
 	opDamaged
+	opForget
 )
 
 type op struct {
@@ -154,6 +155,19 @@ func (b *Batch) MarkPurged(g raftyard.GroupID) {
 		}
 	}
 	b.add(op{kind: opPurged, group: g}, recordCharge+int64(data))
+}
+
+// Forget removes the group's tombstone, so that nothing of the group is left in the
+// store: the group is as if it had never been here, and any replica of it can be
+// created. The caller must know by other means that none of those that were here may
+// come back.
+//
+// It is [ErrRemains] while the log is still being deleted, or before MarkPurged; and
+// [ErrInvalid] on a group that is not there or has a live replica, or together with
+// other changes of the group in the batch.
+func (b *Batch) Forget(g raftyard.GroupID) {
+	// The deletion, and a record that tells that the batch was there.
+	b.add(op{kind: opForget, group: g}, 2*recordCharge)
 }
 
 func (b *Batch) add(o op, bytes int64) {

@@ -92,6 +92,15 @@ func TestInvalidChangesWriteNothing(t *testing.T) {
 		},
 		{"live replica purged", func(b *Batch) { b.MarkPurged(1) }, ErrInvalid},
 		{"unknown replica purged", func(b *Batch) { b.MarkPurged(9) }, ErrInvalid},
+		{"live replica forgotten", func(b *Batch) { b.Forget(1) }, ErrInvalid},
+		{"unknown replica forgotten", func(b *Batch) { b.Forget(9) }, ErrInvalid},
+		{"forgotten before it is purged", func(b *Batch) { b.Forget(2) }, ErrRemains},
+		{
+			"purged and forgotten at once", func(b *Batch) {
+				b.MarkPurged(2)
+				b.Forget(2)
+			}, ErrInvalid,
+		},
 		{
 			"large batch", func(b *Batch) {
 				for b.Bytes() <= limits.MaxBatchBytes {

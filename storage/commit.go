@@ -159,6 +159,12 @@ func (w *writer) sequence(padding int) {
 
 // apply makes the durable state of a group what the batch has made of it.
 func (s *Store) apply(st *stage) {
+	if st.forgotten {
+		s.mu.Lock()
+		delete(s.replicas, st.group)
+		s.mu.Unlock()
+		return
+	}
 	st.slots.commit()
 	r := st.rep
 	if st.destroyed || st.damaged != nil {

@@ -308,6 +308,44 @@ func (m *machine) create(t *rapid.T, b *Batch, g raftyard.GroupID) {
 	m.model[g] = r
 }
 
+// forget removes a tombstone, if its log is deleted by then and it is purged.
+func (m *machine) forget(t *rapid.T) {
+	g := drawGroup(t)
+	r := m.model[g]
+	if r == nil {
+		return
+	}
+	if rapid.Bool().Draw(t, "collect") {
+		collectAll(t, m.store)
+	}
+	b := m.store.NewBatch()
+	b.Forget(g)
+	slots := &m.store.replicas[g].slots
+	var want error
+	switch {
+	case r.info.Tombstone == nil:
+		want = ErrInvalid
+	case !r.info.Tombstone.Purged || slots.held+slots.doomed > 0:
+		want = ErrRemains
+	}
+	if err := b.Commit(); !errors.Is(err, want) {
+		t.Fatalf("Forget(%d) = %v, want %v", g, err, want)
+	}
+	if want == nil {
+		delete(m.model, g)
+	}
+}
+
+// collectAll has all garbage deleted.
+func collectAll(t failer, s *Store) {
+	t.Helper()
+	for s.garbage.size.Load() > 0 {
+		if err := s.collect(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // reopen closes the store and opens it again.
 func (m *machine) reopen(t *rapid.T) {
 	if err := m.store.Close(); err != nil {
@@ -456,6 +494,7 @@ func TestModel(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
+			"forget": m.forget,
 			"fill": func(t *rapid.T) {
 				if err := m.store.fill(rapid.IntRange(0, 50_000).Draw(t, "size")); err != nil {
 					t.Fatal(err)

@@ -21,6 +21,7 @@ type stage struct {
 	info      Replica
 	created   bool // the log starts anew
 	destroyed bool
+	forgotten bool // nothing of the group is left
 	shown     bool // info has changed
 
 	seq         uint64

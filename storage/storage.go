@@ -78,6 +78,10 @@ var (
 	// Nothing was written.
 	ErrDestroyed = errors.New("storage: replica was destroyed")
 
+	// ErrRemains: a tombstone cannot be forgotten yet, because what it stands for
+	// is not deleted. Nothing was written.
+	ErrRemains = errors.New("storage: something is left of the destroyed replica")
+
 	// ErrLocked: another process uses the data directory.
 	ErrLocked = errors.New("storage: data directory is in use")
 

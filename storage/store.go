@@ -41,7 +41,7 @@ type Store struct {
 	garbage  garbage    // the committer's
 
 	mu       sync.RWMutex
-	replicas map[groupID]*replica // entries are never removed
+	replicas map[groupID]*replica // entries are removed by Forget only
 	err      error                // first failure, or ErrClosed
 }
 

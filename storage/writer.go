@@ -69,6 +69,9 @@ func (w *writer) stage(g raftyard.GroupID) *stage {
 // add checks one op and encodes what it writes.
 func (w *writer) add(o *op) error {
 	st := w.stage(o.group)
+	if st.forgotten {
+		return st.invalid("it is forgotten in the same batch")
+	}
 	switch o.kind {
 	case opCreate:
 		if err := st.create(o.replica); err != nil {
@@ -97,6 +100,8 @@ func (w *writer) add(o *op) error {
 		st.info.Damage, st.shown = st.damaged, true
 		w.replica(st, &replicaRecord{state: stateDamaged, damage: o.damage})
 		return nil
+	case opForget:
+		return w.forget(st)
 	default:
 		return fmt.Errorf("%w: op %d", ErrInvalid, o.kind)
 	}
@@ -114,6 +119,24 @@ func (w *writer) destroy(st *stage, t Tombstone) error {
 	for _, k := range []kind{kindHead, kindMeta, kindSnapshot} {
 		w.remove(appendKey(nil, st.group, k))
 	}
+	return nil
+}
+
+// forget deletes the last key of a group. Its records are numbered from the beginning
+// if it comes back, so no older one may be left to be taken for a newer one.
+func (w *writer) forget(st *stage) error {
+	switch {
+	case !st.exists || st.live:
+		return st.invalid("no tombstone to forget")
+	case st.seq != st.rep.seq:
+		return st.invalid("it is changed and forgotten in one batch")
+	case !st.info.Tombstone.Purged || st.rep.slots.held != 0 || st.rep.slots.doomed != 0:
+		return fmt.Errorf("%w: group %d", ErrRemains, st.group)
+	}
+	st.forgotten = true
+	w.remove(appendKey(nil, st.group, kindReplica))
+	// No record of the group tells of this batch, which must not look lost.
+	w.sequence(0)
 	return nil
 }
 
