@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
-	"github.com/raftyard/raftyard/storage"
 )
 
 // handoverTicks bounds, in election timeouts, how long Close waits for other
@@ -146,74 +143,4 @@ func (w *worker) halt(r *replica, reason error) {
 		return
 	}
 	await[struct{}](w.node.world, nil, done, w.proc.done)
-}
-
-// forget drops a replica whose tombstone is durable, and deletes what it stored.
-func (n *Node) forget(r *replica, kind string) {
-	n.mu.Lock()
-	if n.replicas[r.group] == r {
-		delete(n.replicas, r.group)
-	}
-	n.mu.Unlock()
-	n.noteChange()
-	n.appliers.add(r, task{run: func(m *machine) { n.purgeMachine(r.group, kind, m) }})
-}
-
-// purging reports whether what a destroyed replica of the group stored is still
-// being deleted.
-func (n *Node) purging(g raftyard.GroupID) bool {
-	st, ok := n.store.Replica(g)
-	return ok && st.Tombstone != nil && !st.Tombstone.Purged
-}
-
-// purgeMachine deletes all that a replica stored outside the log store. It can
-// be interrupted at any point; the next start begins again. A state machine is
-// opened for it if need be: only it knows what it has stored outside its directory.
-func (n *Node) purgeMachine(g raftyard.GroupID, kind string, m *machine) {
-	var err error
-	if kind == "" { // its own record did not say
-		kind, _ = n.Kind(g)
-	}
-	if kind != "" {
-		err = m.open(kind)
-	}
-	if err == nil {
-		err = m.close(true)
-	}
-	if err != nil {
-		n.purgeFailed(g, err)
-		return
-	}
-	m.whenFree(func() { n.removeFiles(g, m.env.Dir) })
-}
-
-// removeFiles deletes the directory of a replica, and notes that all of it is gone.
-func (n *Node) removeFiles(g raftyard.GroupID, dir string) {
-	err := n.world.files.RemoveAll(dir)
-	if err == nil {
-		// What is noted as gone must not be there again after a power failure.
-		err = n.world.files.SyncDir(filepath.Dir(dir))
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		n.purgeFailed(g, err)
-		return
-	}
-	n.committer.submit(write{kind: writePurged, group: g, done: func(error) { n.lifecycle.poke() }})
-}
-
-func (n *Node) purgeFailed(g raftyard.GroupID, err error) {
-	n.logger.Error("state of a removed replica stays behind until the next start",
-		groupAttr(g), errAttr(err))
-}
-
-// purge goes on, at the start, with deleting what a destroyed replica stored.
-func (n *Node) purge(st storage.Replica) {
-	r := n.newReplica(st)
-	r.stopServing(fmt.Errorf("%w: it is removed", ErrNoReplica))
-	d, err := decodeRemains(st.Tombstone.Data)
-	if err != nil {
-		n.logger.Error("tombstone", groupAttr(st.Group), errAttr(err))
-		return
-	}
-	n.appliers.add(r, task{run: func(m *machine) { n.purgeMachine(st.Group, d.Kind, m) }})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/node/registry"
 )
@@ -37,12 +38,31 @@ func sampleRemains() remains {
 	}
 }
 
+// sampleGrave is of a group that was deleted, sampleLeftover of what is set aside.
+func sampleGrave() remains {
+	last := sampleRemains()
+	last.Deleted, last.NextReplica = true, 9
+	last.Ahead = []group.Descriptor{{Epoch: 301, Members: []group.Member{
+		{ID: 8, Node: 3, Role: group.Incoming},
+	}}}
+	return last
+}
+
+func sampleLeftover() leftover {
+	return leftover{
+		group: 300, incarnation: raftyard.Incarnation{1, 15: 2}, id: 7, kind: "list",
+		noMachine: true,
+	}
+}
+
 // TestFormats pins what is on disks. A difference here is a new version of the format.
 func TestFormats(t *testing.T) {
 	formats := map[string][]byte{
 		"replica record": sampleMeta().encode(),
 		"empty record":   meta{}.encode(),
 		"tombstone":      sampleRemains().encode(),
+		"deleted group":  sampleGrave().encode(),
+		"leftover":       sampleLeftover().encode(),
 	}
 	datadriven.RunTest(t, "testdata/formats", func(t *testing.T, d *datadriven.TestData) string {
 		b, ok := formats[strings.TrimSpace(d.Input)]
@@ -81,8 +101,9 @@ func TestEarlierFormats(t *testing.T) {
 	unproved := last
 	unproved.Index, unproved.Term = 0, 0
 	for text, want := range map[string]remains{
-		"01046c6973740201ac0201020202":       unproved,
-		"02046c6973740201ac0201020202f40303": last,
+		"01046c6973740201ac0201020202":         unproved,
+		"02046c6973740201ac0201020202f40303":   last,
+		"03046c6973740201ac0201020202f4030301": sampleRemains(),
 	} {
 		got, err := decodeRemains(unhex(t, text))
 		if err != nil || !reflect.DeepEqual(got, want) {

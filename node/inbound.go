@@ -122,11 +122,10 @@ func (n *Node) strangeMessage(env *transport.Envelope) {
 // answerDead tells a sender what this node last knew: that it was removed too, or that
 // the change is committed that it may be waiting for.
 func (n *Node) answerDead(env *transport.Envelope, t *storage.Tombstone) {
-	d, err := decodeRemains(t.Data)
+	d, err := remainsIn(t)
 	if err != nil || env.Epoch >= t.Epoch {
 		return
 	}
-	d.Epoch, d.NextReplica = t.Epoch, t.NextReplica
 	_, member := d.Member(env.From.Replica)
 	switch {
 	case len(d.Members) > 0 && !member && env.From.Replica < d.NextReplica:

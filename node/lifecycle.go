@@ -2,7 +2,7 @@ package node
 
 import (
 	"cmp"
-	"fmt"
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
-	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/node/registry"
 	"github.com/raftyard/raftyard/storage"
 	"github.com/raftyard/raftyard/transport"
@@ -36,12 +35,16 @@ type lifecycle struct {
 
 	started bool // only the goroutine that opens and closes the node looks at it
 
+	version uint64 // of the registry, already compared; for the goroutine of the rounds
+
 	mu       sync.Mutex
 	creates  map[raftyard.GroupID]creation
 	destroys map[*replica]remains // what the tombstone shall know
 	made     chan struct{}        // closed after each round
-	version  uint64               // of the registry, already compared
+	begun    uint64               // rounds that have begun
+	ended    uint64               // rounds that are done
 	fresh    bool                 // the registry is as new as this start
+	swept    bool                 // and there has been a round since
 }
 
 // creation is a replica to be made.
@@ -105,12 +108,37 @@ func (l *lifecycle) next() <-chan struct{} {
 	return l.made
 }
 
+// settle returns when a round is over that has begun after the call, and so knows
+// everything that the caller knew; or when ctx ends.
+func (l *lifecycle) settle(ctx context.Context) error {
+	l.mu.Lock()
+	target := l.begun + 1
+	for l.ended < target {
+		made := l.made
+		l.mu.Unlock()
+		l.poke()
+		if _, from := await[struct{}](l.node.world, nil, made, ctx.Done()); from == fromSecond {
+			return context.Cause(ctx)
+		}
+		l.mu.Lock()
+	}
+	l.mu.Unlock()
+	return nil
+}
+
+// exists reports whether this incarnation of a group is there, as far as this node
+// knows. Before the node has read the registry it cannot tell: what it remembers may be
+// from before the group was deleted.
+func (l *lifecycle) exists(g raftyard.GroupID, in raftyard.Incarnation) bool {
+	rec, ok := l.node.registry.Group(g)
+	return l.isFresh() && ok && !rec.Deleted && rec.Incarnation == in
+}
+
 // wanted hears a message for a replica that is not here, and reports whether it
 // may come to be: the registry must know the group, and the replica must not
 // have been here before.
 func (l *lifecycle) wanted(env *transport.Envelope) bool {
-	rec, ok := l.node.registry.Group(env.Group)
-	if !ok || rec.Deleted || rec.Incarnation != env.Incarnation || reservedID(env.To.Replica) ||
+	if !l.exists(env.Group, env.Incarnation) || reservedID(env.To.Replica) ||
 		l.node.foreignStore(l.node.cfg.ID, l.node.ownStore()) {
 		return false
 	}
@@ -140,13 +168,17 @@ func (l *lifecycle) removed(r *replica) {
 	l.destroy(r, r.remainsOf(r.meta.State))
 }
 
-// destroy has a replica destroyed, of which there is proof that it is removed.
-// What is known of its end best goes into the tombstone.
+// destroy has a replica destroyed, of which there is proof that it is removed, or that
+// its group is deleted. What is known of its end best goes into the tombstone.
 func (l *lifecycle) destroy(r *replica, last remains) {
 	l.mu.Lock()
-	if known, ok := l.destroys[r]; !ok || known.Epoch < last.Epoch ||
-		known.Epoch == last.Epoch && known.Index == 0 {
+	known, ok := l.destroys[r]
+	if !ok || known.Epoch < last.Epoch || known.Epoch == last.Epoch && known.Index == 0 {
+		last.Deleted = last.Deleted || known.Deleted
 		l.destroys[r] = last
+	} else if last.Deleted {
+		known.Deleted = true
+		l.destroys[r] = known
 	}
 	l.mu.Unlock()
 	l.poke()
@@ -155,7 +187,13 @@ func (l *lifecycle) destroy(r *replica, last remains) {
 // round does what has gathered.
 func (l *lifecycle) round() {
 	l.node.noteStores()
-	l.compare()
+	l.mu.Lock()
+	l.begun++
+	fresh := l.fresh
+	l.mu.Unlock()
+	if fresh {
+		l.compare()
+	}
 	l.mu.Lock()
 	creates, destroys := l.creates, l.destroys
 	l.creates = make(map[raftyard.GroupID]creation)
@@ -163,9 +201,11 @@ func (l *lifecycle) round() {
 	l.mu.Unlock()
 
 	l.destroyAll(destroys)
+	l.goOnPurging()
 	l.createAll(creates)
 
 	l.mu.Lock()
+	l.ended, l.swept = l.begun, fresh
 	close(l.made)
 	l.made = make(chan struct{})
 	l.mu.Unlock()
@@ -174,9 +214,6 @@ func (l *lifecycle) round() {
 // compare looks at what the registry has changed since the last time: groups to
 // be founded here, groups that are deleted, and memberships that are wanted.
 func (l *lifecycle) compare() {
-	if !l.isFresh() {
-		return
-	}
 	changed, version := l.node.registry.Changes(l.version)
 	l.version = version
 	for i := range changed {
@@ -184,10 +221,19 @@ func (l *lifecycle) compare() {
 	}
 }
 
+// isFresh reports whether the registry may be used against what is on this node's disk.
 func (l *lifecycle) isFresh() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.fresh
+}
+
+// isSwept reports whether it has been: the replicas of groups that were deleted while
+// this node was down are gone, and the others may serve.
+func (l *lifecycle) isSwept() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.swept
 }
 
 // setFresh hears that the registry has been read linearizably since the start.
@@ -204,8 +250,7 @@ func (l *lifecycle) compareGroup(rec *registry.Group) {
 	r := l.node.replica(rec.ID)
 	switch {
 	case r != nil && (rec.Deleted || r.incarnation != rec.Incarnation):
-		d := r.view.Load().State.Descriptor
-		last := r.bygone(d.Epoch, max(d.NextReplica, r.id+1))
+		last := remains{Descriptor: r.view.Load().State.Descriptor, Deleted: true}
 		last.Kind = cmp.Or(last.Kind, rec.Kind)
 		l.destroy(r, last)
 		if !rec.Deleted {
@@ -249,7 +294,7 @@ func (l *lifecycle) createAll(cs map[raftyard.GroupID]creation) {
 	for _, g := range slices.Sorted(maps.Keys(cs)) {
 		c := cs[g]
 		switch {
-		case l.node.purging(c.group):
+		case l.node.purging(c.group) && !l.node.setAside(c.group):
 			l.postpone(c)
 		case l.creatable(c):
 			ws = append(ws, l.createWrite(c))
@@ -290,6 +335,9 @@ func (l *lifecycle) creatable(c creation) bool {
 		}
 		return false
 	}
+	if c.group != raftyard.SystemGroup && !l.exists(c.group, c.incarnation) {
+		return false // it is deleted by now
+	}
 	st, ok := l.node.store.Replica(c.group)
 	return !ok || st.Incarnation != c.incarnation ||
 		(st.Tombstone != nil && c.id >= st.Tombstone.NextReplica)
@@ -310,39 +358,4 @@ func (l *lifecycle) createWrite(c creation) write {
 	w.update.Meta = m.encode()
 	w.replica.Meta = w.update.Meta
 	return w
-}
-
-// destroyAll ends replicas: first the durable tombstone, then everything else.
-func (l *lifecycle) destroyAll(ds map[*replica]remains) {
-	var gone []*replica
-	ws := make([]write, 0, len(ds))
-	for _, r := range slices.SortedFunc(maps.Keys(ds), byGroup) {
-		last := ds[r]
-		if l.node.replica(r.group) != r {
-			continue
-		}
-		last.NextReplica = max(last.NextReplica, r.id+1)
-		if mutant.On(mutant.NoTombstone) {
-			last.NextReplica = 1
-		}
-		ws = append(ws, write{
-			kind: writeDestroy, group: r.group,
-			tombstone: storage.Tombstone{
-				NextReplica: last.NextReplica, Epoch: last.Epoch, Data: last.encode(),
-			},
-		})
-		gone = append(gone, r)
-	}
-	// Nothing of a replica may be written after its tombstone.
-	for _, r := range gone {
-		r.worker.halt(r, fmt.Errorf("%w: replica %d of group %d is removed",
-			ErrNoReplica, r.id, r.group))
-	}
-	for i, err := range l.node.committer.wait(ws) {
-		if err != nil {
-			l.node.logger.Error("replica not destroyed", groupAttr(gone[i].group), errAttr(err))
-			continue
-		}
-		l.node.forget(gone[i], ds[gone[i]].Kind)
-	}
 }

@@ -44,6 +44,7 @@ type Node struct {
 	metrics   counters
 	hints     leaderHints
 	watchers  watchers
+	purges    purges
 	disk      disk
 
 	noted      noted
@@ -224,6 +225,11 @@ func (n *Node) genesisNodes() []registry.Node {
 		nodes = append(nodes, registry.Node{ID: p.ID, Peer: p.Addr, HTTP: p.HTTP, Labels: p.Labels})
 	}
 	return nodes
+}
+
+// ticks is how long so many ticks take.
+func (n *Node) ticks(count int) time.Duration {
+	return time.Duration(count) * n.cfg.TickInterval
 }
 
 // clock ticks every worker. A worker that is late has its ticks bounded.

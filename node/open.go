@@ -17,6 +17,9 @@ import (
 	"github.com/raftyard/raftyard/storage"
 )
 
+// replicasName is where the directories of replicas are.
+const replicasName = "replicas"
+
 // systemKind names the state machine of the system group.
 const systemKind = "system"
 
@@ -97,9 +100,6 @@ func (n *Node) openReplicas(ctx context.Context) error {
 			return fmt.Errorf("node: open: %w", err)
 		}
 		if st.Tombstone != nil {
-			if !st.Tombstone.Purged {
-				n.purge(st)
-			}
 			continue
 		}
 		if err := n.openReplica(st.Group); err != nil {
@@ -107,6 +107,7 @@ func (n *Node) openReplicas(ctx context.Context) error {
 				groupAttr(st.Group), errAttr(err))
 		}
 	}
+	n.resumePurges()
 	if r := n.replica(raftyard.SystemGroup); r == nil || !r.serving() {
 		return fmt.Errorf("node: the replica of the system group cannot be opened: %w",
 			r.goneReason())
@@ -168,7 +169,7 @@ func (n *Node) newReplica(st storage.Replica) *replica {
 func (n *Node) env(st storage.Replica) group.Env {
 	return group.Env{
 		Group: st.Group, Incarnation: st.Incarnation, Replica: st.ID, Node: n.cfg.ID,
-		Dir: filepath.Join(n.cfg.Dir, "replicas",
+		Dir: filepath.Join(n.cfg.Dir, replicasName,
 			strconv.FormatUint(uint64(st.Group), 10)+"-"+st.Incarnation.String()[:8]+
 				"-"+strconv.FormatUint(uint64(st.ID), 10)),
 		Logger: n.logger.With(groupAttr(st.Group)),

@@ -40,8 +40,14 @@ func (h *hooked) Snapshot() (group.Snapshot, error) {
 	return hookedSnapshot{s, h.c}, err
 }
 
-// Destroy counts that it was called.
-func (h *hooked) Destroy() error { h.c.destroyed.Add(1); return nil }
+// Destroy counts that it was called, and fails as often as the test wants.
+func (h *hooked) Destroy() error {
+	if h.c.failDestroy.Add(-1) >= 0 {
+		return errors.New("not yet")
+	}
+	h.c.destroyed.Add(1)
+	return nil
+}
 
 type hookedSnapshot struct {
 	group.Snapshot
@@ -61,6 +67,7 @@ type hooks struct {
 	onApply        atomic.Pointer[func(env group.Env, word string)]
 	panicInWriteTo atomic.Bool
 	destroyed      atomic.Int32
+	failDestroy    atomic.Int32
 	full           [8]atomic.Bool // by node id: its disk is
 }
 

@@ -100,7 +100,7 @@ func (n *Node) refresh(parent context.Context) error {
 		return errors.Join(err, n.announce(parent))
 	}
 	n.lifecycle.setFresh()
-	return nil
+	return n.lifecycle.settle(parent)
 }
 
 // announce tells the system group where this node is, by requests. It is for a
