@@ -359,6 +359,11 @@ func TestMalformedJSON(t *testing.T) {
 			"another case", `{"kind":"kv","Voters":[1]}`,
 			`line 1, column 14: unknown field "Voters", did you mean "voters"?`,
 		},
+		{
+			"half of a pair", `{"kind":"kv\\\ud83d","voters":[1]}`,
+			"line 1, column 9: kind has half of a surrogate pair",
+		},
+		{"half of a pair in a name", `{"\udc00":"kv"}`, "a name has half of a surrogate pair"},
 		{"twice in two cases", `{"kind":"kv","KIND":"sql","voters":[1]}`, `unknown field "KIND"`},
 	}
 	for _, tt := range tests {

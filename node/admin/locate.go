@@ -62,6 +62,9 @@ func (l *locator) value(t reflect.Type, path string) *misfit {
 		}
 		return l.list(t, path)
 	case string:
+		if l.halved(token, offset) {
+			return &misfit{offset, fieldName(path) + " has half of a surrogate pair"}
+		}
 		if t != reflect.TypeFor[[]byte]() {
 			return nil
 		}
@@ -72,6 +75,20 @@ func (l *locator) value(t reflect.Type, path string) *misfit {
 	return nil
 }
 
+// halved reports whether encoding/json has put U+FFFD into a string for an escape
+// that is no character: the string would be taken for another one. begin is as in
+// [misfit].
+func (l *locator) halved(token string, begin int64) bool {
+	const stand = "\ufffd"
+	got := strings.Count(token, stand)
+	if got == 0 {
+		return false
+	}
+	raw := strings.ToLower(string(l.data[begin-1 : l.decoder.InputOffset()]))
+	raw = strings.ReplaceAll(raw, `\\`, "") // so that what is left of \ begins an escape
+	return got > strings.Count(raw, stand)+strings.Count(raw, `\ufffd`)
+}
+
 func (l *locator) object(t reflect.Type, path string) *misfit {
 	seen := map[string]bool{}
 	for l.decoder.More() {
@@ -79,6 +96,9 @@ func (l *locator) object(t reflect.Type, path string) *misfit {
 		name, ok := token.(string)
 		if !ok {
 			return nil
+		}
+		if l.halved(name, offset) {
+			return &misfit{offset, "a name has half of a surrogate pair"}
 		}
 		if seen[name] {
 			return &misfit{offset, fmt.Sprintf("%q is given twice", name)}
