@@ -16,10 +16,13 @@ import (
 // A Change is a wish: which members a group shall gain, lose or see in another
 // role. [Descriptor.Apply] makes the next descriptor of it.
 type Change struct {
-	AddLearners []raftyard.NodeID    // nodes that get a new replica
+	AddLearners []raftyard.NodeID    // nodes that get a new replica, in Stores
 	Promote     []raftyard.ReplicaID // learners that become voters
 	Demote      []raftyard.ReplicaID // voters that become learners
 	Remove      []raftyard.ReplicaID // members that leave
+
+	// Stores are the data directories of nodes, as far as they are known.
+	Stores map[raftyard.NodeID]NodeStore
 }
 
 // Apply returns the descriptor that c makes of d, one epoch on. It is joint when
@@ -54,7 +57,9 @@ func (d Descriptor) Apply(c Change) (Descriptor, error) {
 				id = raftyard.ReplicaID(node)
 			}
 		}
-		next.Members = append(next.Members, Member{ID: id, Node: node, Role: Learner})
+		next.Members = append(next.Members, Member{
+			ID: id, Node: node, Role: Learner, Store: c.Stores[node].Current,
+		})
 		next.NextReplica = max(next.NextReplica, id) + 1
 	}
 	if err := d.checkNext(next); err != nil {
@@ -225,6 +230,9 @@ func (d Descriptor) checkMember(m Member, joint bool) error {
 	case was && before.Node != m.Node:
 		return fmt.Errorf("%w: replica %d moves from node %d to %d",
 			ErrInvalidChange, m.ID, before.Node, m.Node)
+	case was && before.Store != m.Store:
+		return fmt.Errorf("%w: replica %d moves from directory %s to %s",
+			ErrInvalidChange, m.ID, before.Store, m.Store)
 	case before.Role != m.Role && !allowedRole(before.Role, m.Role, joint):
 		return fmt.Errorf("%w: replica %d is %s and cannot become %s",
 			ErrInvalidChange, m.ID, describeRole(before.Role), m.Role)

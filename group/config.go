@@ -19,6 +19,10 @@ type Config struct {
 	Node        raftyard.NodeID
 	Replica     raftyard.ReplicaID
 
+	// Store is the data directory that the replica is in. Zero: nobody minds. Otherwise
+	// the replica takes no state that gives it to another directory.
+	Store raftyard.StoreID
+
 	// Storage is the replica's log. It must hold what a Save carried when Advance
 	// is called. An error that it returns, other than those of raft's contract,
 	// is a panic of the method that needed it.
@@ -52,6 +56,11 @@ type Config struct {
 	// Logger receives what raft has to say, under debug except for what is worth
 	// a warning. Default: nothing is logged.
 	Logger *slog.Logger
+}
+
+// owns reports whether the member may be this replica, as far as the directories tell.
+func (c Config) owns(m Member) bool {
+	return c.Store.IsZero() || m.Store.IsZero() || c.Store == m.Store
 }
 
 func (c Config) withDefaults() Config {

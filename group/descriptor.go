@@ -71,6 +71,11 @@ type Member struct {
 	ID   raftyard.ReplicaID
 	Node raftyard.NodeID
 	Role Role
+
+	// Store is the data directory that the replica was given to. It is a member there
+	// and nowhere else: another directory, under the same node id, has forgotten what
+	// the replica has promised. Zero: not known; see [NodeStore]. It never changes.
+	Store raftyard.StoreID
 }
 
 // A Descriptor says what a group is and who its members are. It is replicated:

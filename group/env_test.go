@@ -44,6 +44,8 @@ type env struct {
 	limits   Limits
 	boots    uint64
 
+	// stores, unless nil, are the directories of the nodes.
+	stores map[raftyard.NodeID]NodeStore
 	// autoJoin makes a replica when the first message for it arrives.
 	autoJoin bool
 	// observe, when set, sees every output before it is carried out.
@@ -60,6 +62,7 @@ type member struct {
 	r    *Replica // nil while it is down
 
 	// What survives a crash.
+	store raftyard.StoreID
 	log   *raft.MemoryStorage
 	state State
 	list  list
@@ -95,7 +98,7 @@ func (e *env) member(id int) *member {
 func (e *env) found(d Descriptor) {
 	snap, hs := Genesis(d)
 	for _, desc := range d.Members {
-		m := &member{id: desc.ID, node: desc.Node, log: raft.NewMemoryStorage()}
+		m := e.newMember(desc.ID, desc.Node)
 		e.must(m.log.ApplySnapshot(snap))
 		e.must(m.log.SetHardState(hs))
 		m.state = State{Descriptor: d, Index: genesisIndex}
@@ -104,9 +107,15 @@ func (e *env) found(d Descriptor) {
 	}
 }
 
+func (e *env) newMember(id raftyard.ReplicaID, node raftyard.NodeID) *member {
+	return &member{
+		id: id, node: node, log: raft.NewMemoryStorage(), store: e.stores[node].Current,
+	}
+}
+
 // join makes a replica that has heard nothing yet.
 func (e *env) join(id raftyard.ReplicaID, node raftyard.NodeID) {
-	m := &member{id: id, node: node, log: raft.NewMemoryStorage()}
+	m := e.newMember(id, node)
 	e.members = append(e.members, m)
 	slices.SortFunc(e.members, func(a, b *member) int { return int(a.id) - int(b.id) })
 	e.start(m)
@@ -127,7 +136,7 @@ func (e *env) start(m *member) {
 func (e *env) tryStart(m *member) error {
 	e.boots++
 	r, err := New(Config{
-		Group: 7, Incarnation: testIncarnation, Node: m.node, Replica: m.id,
+		Group: 7, Incarnation: testIncarnation, Node: m.node, Replica: m.id, Store: m.store,
 		Storage: m.log, State: m.state, Applied: m.list.applied, Boot: e.boots,
 		ElectionTicks: 5, HeartbeatTicks: 1, Limits: e.limits,
 	})
@@ -375,7 +384,11 @@ func describeSave(s *Save) string {
 func describeMembers(d Descriptor) string {
 	var parts []string
 	for _, m := range d.Members {
-		parts = append(parts, fmt.Sprintf("%d@%d %s", m.ID, m.Node, m.Role))
+		part := fmt.Sprintf("%d@%d %s", m.ID, m.Node, m.Role)
+		if s := m.Store; !s.IsZero() {
+			part += fmt.Sprintf(" in %d.%d", s[0], s[1])
+		}
+		parts = append(parts, part)
 	}
 	return strings.Join(parts, ", ")
 }

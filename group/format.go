@@ -14,7 +14,7 @@ import (
 // The formats are described in docs/formats/group.md. Each begins with a byte that
 // names its version; a reader refuses every version that it does not know.
 const (
-	descriptorVersion byte = 1
+	descriptorVersion byte = 2
 	stateVersion      byte = 1
 	manifestVersion   byte = 1
 	changeVersion     byte = 1
@@ -65,6 +65,7 @@ func (d Descriptor) append(b []byte) []byte {
 		b = wire.AppendUvarint(b, uint64(m.ID))
 		b = wire.AppendUvarint(b, uint64(m.Node))
 		b = append(b, byte(m.Role))
+		b = wire.AppendID(b, m.Store)
 	}
 	return b
 }
@@ -72,7 +73,10 @@ func (d Descriptor) append(b []byte) []byte {
 // DecodeDescriptor reads what [Descriptor.Encode] wrote. What it returns is valid.
 func DecodeDescriptor(b []byte) (Descriptor, error) {
 	r := wire.NewReader(b)
-	checkVersion(r, descriptorVersion)
+	version := r.Byte()
+	if r.Err() == nil && (version < 1 || version > descriptorVersion) {
+		r.Fail("format version %d, want 1 to %d", version, descriptorVersion)
+	}
 	d := Descriptor{
 		Group:       raftyard.GroupID(r.Uvarint()),
 		Incarnation: r.ID(),
@@ -82,14 +86,20 @@ func DecodeDescriptor(b []byte) (Descriptor, error) {
 	}
 	d.SnapshotEntries = r.Uvarint()
 	d.TrailingEntries = r.Uvarint()
-	if n := r.Count(3); n > 0 {
+	size := 3 // of the smallest member; version 1 has no directories
+	if version > 1 {
+		size += len(raftyard.StoreID{})
+	}
+	if n := r.Count(size); n > 0 {
 		d.Members = make([]Member, n)
 	}
 	for i := range d.Members {
-		d.Members[i] = Member{
-			ID:   raftyard.ReplicaID(r.Uvarint()),
-			Node: raftyard.NodeID(r.Uvarint()),
-			Role: Role(r.Byte()),
+		m := &d.Members[i]
+		m.ID = raftyard.ReplicaID(r.Uvarint())
+		m.Node = raftyard.NodeID(r.Uvarint())
+		m.Role = Role(r.Byte())
+		if version > 1 {
+			m.Store = r.ID()
 		}
 	}
 	if err := r.Close(); err != nil {
@@ -103,7 +113,7 @@ func DecodeDescriptor(b []byte) (Descriptor, error) {
 
 // checkVersion reads the version byte of a format.
 //
-//nolint:unparam // the formats are versioned one by one; all are at 1 so far
+//nolint:unparam // the formats are versioned one by one; these are at 1 so far
 func checkVersion(r *wire.Reader, want byte) {
 	if got := r.Byte(); got != want && r.Err() == nil {
 		r.Fail("format version %d, want %d", got, want)

@@ -9,14 +9,17 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/wire"
 )
 
 // formats are the examples of docs/formats/group.md.
 func formats() map[string][]byte {
 	d := testDescriptor(Voter, Outgoing, Learner)
 	d.Members[1].Node = 300
+	d.Members[2].Store = raftyard.StoreID{0: 0xdd, 15: 0x03}
 	d.Epoch = 2
 	s := State{Descriptor: d, Index: 1000}
 	batch := appendBatchHeader(nil, 2)
@@ -73,6 +76,43 @@ func TestFormatsRoundTrip(t *testing.T) {
 	}
 }
 
+// TestDescriptorOfVersion1 reads what was written before members had directories, alone
+// and in a change that is in some log.
+func TestDescriptorOfVersion1(t *testing.T) {
+	old, err := hex.DecodeString("0107aa000000000000000000000000000001046c69737402" +
+		"04640a03010101" + "02ac0204" + "030302")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := testDescriptor(Voter, Outgoing, Learner)
+	want.Members[1].Node = 300
+	want.Epoch = 2
+	got, err := DecodeDescriptor(old)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("descriptor: %v\n%s", err, diff)
+	}
+	before := testDescriptor(Voter, Voter)
+	next, err := before.Apply(Change{Remove: replicas(2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cc := before.confChange(next)
+	logged := next.Encode()
+	logged[0] = 1
+	logged = logged[:len(logged)-len(raftyard.StoreID{})] // of the only member
+	cc.Context = wire.AppendBytes([]byte{changeVersion, byte(before.Epoch)}, logged)
+	data, err := proto.Marshal(cc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err = before.validChange(&raftpb.Entry{
+		Type: raftpb.EntryConfChangeV2.Enum(), Index: new(uint64(9)), Data: data,
+	})
+	if err != nil || !got.Equal(next) {
+		t.Errorf("a change of version 1 leads to %+v, %v", got, err)
+	}
+}
+
 // TestFormatsRefuseEveryDamage cuts each example short and changes its version.
 func TestFormatsRefuseEveryDamage(t *testing.T) {
 	decode := decoders()
@@ -85,7 +125,7 @@ func TestFormatsRefuseEveryDamage(t *testing.T) {
 				t.Errorf("%s: the first %d of %d bytes are accepted", name, n, len(b))
 			}
 		}
-		other := append([]byte{b[0] + 1}, b[1:]...)
+		other := append([]byte{b[0] + 9}, b[1:]...)
 		if err := decode[name](other); err == nil || !strings.Contains(err.Error(), "version") {
 			t.Errorf("%s of another version: %v", name, err)
 		}

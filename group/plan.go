@@ -12,6 +12,11 @@ import (
 type Want struct {
 	Voters   []raftyard.NodeID
 	Learners []raftyard.NodeID
+
+	// Stores are the data directories of nodes. A member is lost if it was given to
+	// another one than its node has now, and no node gets a replica whose directory is
+	// not known. Nil: nobody minds directories.
+	Stores map[raftyard.NodeID]NodeStore
 }
 
 // role returns the role that w wants the node to have.
@@ -78,8 +83,9 @@ const catchUpLag = 64
 // the members. It is a pure function of what is replicated and of p: whoever leads
 // goes on from wherever the last leader stopped.
 //
-//	add learners, drop unwanted ones ─▶ wait until they have caught up ─▶
-//	swap voters, all at once ─▶ leave the joint configuration ─▶ done
+//	replace lost members by learners ─▶ add learners, drop unwanted ones ─▶
+//	wait until they have caught up ─▶ swap voters, all at once ─▶
+//	leave the joint configuration ─▶ done
 //
 // A leader that is not to stay a voter hands over first, so that the group is
 // never without a leader for an election timeout. A change that would leave the
@@ -91,8 +97,14 @@ func Plan(
 	if len(want.Voters) == 0 {
 		return pl.wait("no voters are wanted")
 	}
+	if pl.isLost(self) {
+		return pl.wait("the leader's own data directory has been replaced")
+	}
 	if d.IsJoint() {
 		return pl.leave()
+	}
+	if step, ok := pl.replaceLost(); ok {
+		return step
 	}
 	if step, ok := pl.changeLearners(); ok {
 		return step
@@ -111,9 +123,15 @@ func (pl planner) wait(format string, args ...any) Step {
 	return Step{Kind: StepWait, Why: fmt.Sprintf(format, args...)}
 }
 
-// active reports whether the member has been heard of lately.
+// isLost reports whether a member's directory is lost.
+func (pl planner) isLost(id raftyard.ReplicaID) bool {
+	m, ok := pl.d.Member(id)
+	return ok && pl.want.Stores[m.Node].Lost(m)
+}
+
+// active reports whether the member has been heard of lately, and is not lost.
 func (pl planner) active(id raftyard.ReplicaID) bool {
-	return id == pl.self || pl.progress[id].RecentActive
+	return id == pl.self || pl.progress[id].RecentActive && !pl.isLost(id)
 }
 
 // caughtUp reports whether the member is active and has nearly the whole log.
@@ -170,16 +188,56 @@ func (pl planner) handOver(eligible func(Member) bool) Step {
 	}
 }
 
+// replaceLost removes lost members and puts learners in the place of those that are
+// wanted. Voters go one after the other: more at once would be a joint change, in which
+// those who go are still members, and a node has one at most. That costs no safety,
+// since no majority grows when one goes who is not there.
+func (pl planner) replaceLost() (Step, bool) {
+	var c Change
+	var voter raftyard.ReplicaID
+	for _, m := range pl.d.Members {
+		switch {
+		case !pl.isLost(m.ID) || m.Role == Voter && voter != 0:
+			continue
+		case m.Role == Voter:
+			voter = m.ID
+		}
+		c.Remove = append(c.Remove, m.ID)
+		if pl.want.role(m.Node) != absent {
+			c.AddLearners = append(c.AddLearners, m.Node)
+		}
+	}
+	if len(c.Remove) == 0 {
+		return Step{}, false
+	}
+	if live, total := pl.liveAfter(&c); voter != 0 && live <= total/2 {
+		return pl.wait("replica %d is lost, but only %d of the %d other voters are alive",
+			voter, live, total), true
+	}
+	return pl.propose(c, "replace lost members"), true
+}
+
+// missing returns the nodes that are wanted and have no member: those that can get one,
+// and those of whose directory nothing is known.
+func (pl planner) missing() (known, unknown []raftyard.NodeID) {
+	for _, node := range slices.Concat(pl.want.Voters, pl.want.Learners) {
+		_, has := pl.d.MemberOn(node)
+		switch {
+		case has || node == 0 || slices.Contains(known, node) || slices.Contains(unknown, node):
+		case pl.want.Stores != nil && pl.want.Stores[node].Current.IsZero():
+			unknown = append(unknown, node)
+		default:
+			known = append(known, node)
+		}
+	}
+	return known, unknown
+}
+
 // changeLearners adds a learner on each node that is wanted and has no member, and
 // removes learners from nodes that are not wanted.
 func (pl planner) changeLearners() (Step, bool) {
 	var c Change
-	for _, node := range slices.Concat(pl.want.Voters, pl.want.Learners) {
-		_, has := pl.d.MemberOn(node)
-		if !has && node != 0 && !slices.Contains(c.AddLearners, node) {
-			c.AddLearners = append(c.AddLearners, node)
-		}
-	}
+	c.AddLearners, _ = pl.missing()
 	for _, m := range pl.d.Members {
 		if m.Role == Learner && pl.want.role(m.Node) == absent {
 			c.Remove = append(c.Remove, m.ID)
@@ -204,6 +262,9 @@ func (pl planner) changeVoters() Step {
 		case role == absent:
 			c.Remove = append(c.Remove, m.ID)
 		}
+	}
+	if step, wait := pl.awaitNodes(&c); wait {
+		return step
 	}
 	if len(c.Promote)+len(c.Demote)+len(c.Remove) == 0 {
 		return Step{Kind: StepDone}
@@ -236,6 +297,19 @@ func (pl planner) liveAfter(c *Change) (live, total int) {
 	return live, total
 }
 
+// awaitNodes reports whether c must wait for nodes that cannot get a member yet: there
+// is nothing else to do, or voters would go before those who are to follow them come.
+func (pl planner) awaitNodes(c *Change) (Step, bool) {
+	_, unknown := pl.missing()
+	shrinks := len(c.Demote)+len(c.Remove) > 0
+	for _, node := range unknown {
+		if pl.want.role(node) == Voter && shrinks || len(c.Promote) == 0 && !shrinks {
+			return pl.wait("node %d has not told its data directory yet", node), true
+		}
+	}
+	return Step{}, false
+}
+
 // awaitLearners reports whether c must wait for the learners that it promotes. A
 // swap of voters waits for all of them. A group that only grows takes those that
 // have caught up, if the others, which may be down, would not be needed for a live
@@ -264,6 +338,7 @@ func (pl planner) awaitLearners(c *Change) (Step, bool) {
 func (pl planner) slow(id raftyard.ReplicaID) bool { return !pl.active(id) }
 
 func (pl planner) propose(c Change, why string) Step {
+	c.Stores = pl.want.Stores
 	next, err := pl.d.Apply(c)
 	if err != nil {
 		return pl.wait("cannot %s: %v", why, err)

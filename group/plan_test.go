@@ -62,6 +62,13 @@ func TestApplyChange(t *testing.T) {
 			want:   "1@1 demoting, 2@2 incoming",
 		},
 		{
+			name: "a member on a node whose last one goes", from: testDescriptor(Voter, Voter),
+			change: Change{
+				Remove: replicas(2), AddLearners: nodes(2), Stores: testStores(nodes(2), nil),
+			},
+			want: "1@1 voter, 3@2 learner in 2.2",
+		},
+		{
 			name: "a node that has one", from: testDescriptor(Voter, Voter),
 			change: Change{AddLearners: nodes(2)}, wantErr: "node 2 has more than one",
 		},
@@ -120,6 +127,9 @@ func TestCheckNextRefusesWhatApplyNeverMakes(t *testing.T) {
 		{name: "epoch kept", change: func(d *Descriptor) { d.Epoch-- }, want: ErrEpochMismatch},
 		{name: "another kind", change: func(d *Descriptor) { d.Kind = "other" }},
 		{name: "another incarnation", change: func(d *Descriptor) { d.Incarnation[0]++ }},
+		{name: "another directory", change: func(d *Descriptor) {
+			d.Members[1].Store = directory(2, 1)
+		}},
 		{name: "other options", change: func(d *Descriptor) { d.SnapshotEntries++ }},
 		{name: "another node", change: func(d *Descriptor) { d.Members[1].Node = 8 }},
 		{name: "ids go back", change: func(d *Descriptor) {
@@ -177,6 +187,37 @@ func progressOf(d Descriptor) map[raftyard.ReplicaID]Progress {
 	return p
 }
 
+// directory is the n-th directory of a node; env_test prints it as node.n.
+func directory(node raftyard.NodeID, n byte) raftyard.StoreID {
+	return raftyard.StoreID{byte(node), n}
+}
+
+// testStores are the directories of nodes 1 to 9: their first, or the second of those
+// that have lost one.
+func testStores(lost, unknown []raftyard.NodeID) map[raftyard.NodeID]NodeStore {
+	stores := make(map[raftyard.NodeID]NodeStore)
+	for node := raftyard.NodeID(1); node < 10; node++ {
+		s := NodeStore{Current: directory(node, 1), First: directory(node, 1)}
+		if slices.Contains(lost, node) {
+			s.Current = directory(node, 2)
+		}
+		if !slices.Contains(unknown, node) {
+			stores[node] = s
+		}
+	}
+	return stores
+}
+
+// given returns d with a replica that was given to a directory.
+func given(d Descriptor, id raftyard.ReplicaID, store raftyard.StoreID) Descriptor {
+	for i := range d.Members {
+		if d.Members[i].ID == id {
+			d.Members[i].Store = store
+		}
+	}
+	return d
+}
+
 func TestPlan(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -186,10 +227,15 @@ func TestPlan(t *testing.T) {
 		silent []raftyard.ReplicaID // not heard of
 		behind []raftyard.ReplicaID
 		gone   []raftyard.ReplicaID // behind, and not heard of
-		step   StepKind
-		next   string
-		to     raftyard.ReplicaID
-		why    string
+
+		// Unless both are nil, directories are known: nodes that have had another one than
+		// now, and nodes whose directory is not known.
+		lost, unknown []raftyard.NodeID
+
+		step StepKind
+		next string
+		to   raftyard.ReplicaID
+		why  string
 	}{
 		{
 			name: "as wanted", d: testDescriptor(Voter, Voter, Learner), self: 1,
@@ -278,6 +324,86 @@ func TestPlan(t *testing.T) {
 			want: Want{Voters: nodes(1, 2)}, silent: replicas(2), step: StepWait, why: "alive",
 		},
 		{
+			name: "replace a lost voter", d: testDescriptor(Voter, Voter, Voter), self: 1,
+			want: Want{Voters: nodes(1, 2, 3)}, lost: nodes(3), step: StepChange,
+			next: "1@1 voter, 2@2 voter, 4@3 learner in 3.2",
+		},
+		{
+			name: "lost voters one after the other", self: 1,
+			d:    testDescriptor(Voter, Voter, Voter, Voter, Voter),
+			want: Want{Voters: nodes(1, 2, 3, 4, 5)}, lost: nodes(4, 5), step: StepChange,
+			next: "1@1 voter, 2@2 voter, 3@3 voter, 5@5 voter, 6@4 learner in 4.2",
+		},
+		{
+			name: "lost learners together", self: 1,
+			d:    testDescriptor(Voter, Learner, Learner),
+			want: Want{Voters: nodes(1), Learners: nodes(2, 3)}, lost: nodes(2, 3),
+			step: StepChange, next: "1@1 voter, 4@2 learner in 2.2, 5@3 learner in 3.2",
+		},
+		{
+			name: "a lost voter that is not wanted goes", d: testDescriptor(Voter, Voter, Voter),
+			self: 1, want: Want{Voters: nodes(1, 2)}, lost: nodes(3), step: StepChange,
+			next: "1@1 voter, 2@2 voter",
+		},
+		{
+			name: "not without a live majority of the others", self: 1,
+			d:    testDescriptor(Voter, Voter, Voter),
+			want: Want{Voters: nodes(1, 2, 3)}, lost: nodes(3), silent: replicas(2),
+			step: StepWait, why: "only 1 of the 2 other voters",
+		},
+		{
+			name: "who is lost does not count as alive", self: 1,
+			d:    testDescriptor(Voter, Voter, Voter, Voter),
+			want: Want{Voters: nodes(1, 2)}, lost: nodes(3, 4), silent: replicas(2),
+			step: StepWait, why: "only 1 of the 3 other voters",
+		},
+		{
+			name: "promote in the new directory", self: 1,
+			d:    given(testDescriptor(Voter, Voter, Learner), 3, directory(3, 2)),
+			want: Want{Voters: nodes(1, 2, 3)}, lost: nodes(3), step: StepChange,
+			next: "1@1 voter, 2@2 voter, 3@3 voter in 3.2",
+		},
+		{
+			name: "leave a joint configuration first", self: 1,
+			d:    testDescriptor(Voter, Voter, Incoming, Outgoing),
+			want: Want{Voters: nodes(1, 2, 3)}, lost: nodes(3), step: StepLeave,
+			next: "1@1 voter, 2@2 voter, 3@3 voter",
+		},
+		{
+			name: "a leader whose directory is lost waits", self: 1,
+			d:    testDescriptor(Voter, Voter, Voter),
+			want: Want{Voters: nodes(1, 2, 3)}, lost: nodes(1), step: StepWait, why: "own data",
+		},
+		{
+			name: "nobody who is lost is handed to", self: 1,
+			d:    testDescriptor(Outgoing, Incoming, Incoming),
+			want: Want{Voters: nodes(2, 3)}, lost: nodes(2), step: StepTransfer, to: 3,
+		},
+		{
+			name: "no member in an unknown directory", d: testDescriptor(Voter), self: 1,
+			want: Want{Voters: nodes(1, 2, 3)}, unknown: nodes(3), step: StepChange,
+			next: "1@1 voter, 2@2 learner in 2.1",
+		},
+		{
+			name: "grow without the unknown one", d: testDescriptor(Voter, Learner), self: 1,
+			want: Want{Voters: nodes(1, 2, 3)}, unknown: nodes(3), step: StepChange,
+			next: "1@1 voter, 2@2 voter",
+		},
+		{
+			name: "nothing to do before it is known", d: testDescriptor(Voter, Voter), self: 1,
+			want: Want{Voters: nodes(1, 2), Learners: nodes(3)}, unknown: nodes(3),
+			step: StepWait, why: "node 3 has not told",
+		},
+		{
+			name: "no swap for an unknown voter", d: testDescriptor(Voter, Voter), self: 1,
+			want: Want{Voters: nodes(1, 3)}, unknown: nodes(3), step: StepWait, why: "node 3",
+		},
+		{
+			name: "a swap without an unknown learner", d: testDescriptor(Voter, Voter, Learner),
+			self: 1, want: Want{Voters: nodes(1, 3), Learners: nodes(4)}, unknown: nodes(4),
+			step: StepChange, next: "1@1 voter, 2@2 outgoing, 3@3 incoming",
+		},
+		{
 			name: "never nobody", d: testDescriptor(Voter), self: 1, step: StepWait,
 			why: "no voters",
 		},
@@ -294,6 +420,9 @@ func TestPlan(t *testing.T) {
 			for _, id := range tt.gone {
 				p[id] = Progress{Match: 10}
 			}
+			if tt.lost != nil || tt.unknown != nil {
+				tt.want.Stores = testStores(tt.lost, tt.unknown)
+			}
 			got := Plan(tt.d, tt.want, p, raftyard.ReplicaID(tt.self))
 			if got.Kind != tt.step || got.To != tt.to || !strings.Contains(got.Why, tt.why) {
 				t.Errorf("Plan = %s to %d (%s), want %s to %d",
@@ -306,23 +435,24 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanReachesTheWant: from any descriptor, joint or not, and with the leader
-// changing its mind about nothing, a bounded number of steps leads to the want, and
-// raft takes each of them.
+// TestPlanReachesTheWant: from any descriptor, joint or not, with nodes that have lost
+// their directories, and with the leader changing its mind about nothing, a bounded
+// number of steps leads to the want, and raft takes each of them.
 func TestPlanReachesTheWant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDescriptor(t)
 		want := drawWant(t)
-		self := rapid.SampledFrom(leaders(d)).Draw(t, "leader")
+		want.Stores = drawStores(t, d)
+		self := rapid.SampledFrom(leaders(d, want)).Draw(t, "leader")
 		changes := rapid.IntRange(0, 2).Draw(t, "leader changes")
-		for range 10 + changes {
+		for range 15 + changes {
 			step := Plan(d, want, progressOf(d), self)
 			switch step.Kind {
 			case StepDone:
 				checkReached(t, d, want)
 				return
 			case StepTransfer:
-				if step.To == self || !slices.Contains(leaders(d), step.To) {
+				if step.To == self || !slices.Contains(leaders(d, want), step.To) {
 					t.Fatalf("transfer from %d to %d in %s", self, step.To, describeMembers(d))
 				}
 				self = step.To
@@ -332,14 +462,14 @@ func TestPlanReachesTheWant(t *testing.T) {
 				}
 				d = step.Next
 				if m, ok := d.Member(self); !ok || m.Role == Learner {
-					self = leaders(d)[0] // it stepped down
+					self = leaders(d, want)[0] // it stepped down
 				}
 			default:
 				t.Fatalf("%s in %s", step.Why, describeMembers(d))
 			}
 			if changes > 0 && rapid.Bool().Draw(t, "leader changes now") {
 				changes--
-				self = rapid.SampledFrom(leaders(d)).Draw(t, "another leader")
+				self = rapid.SampledFrom(leaders(d, want)).Draw(t, "another leader")
 			}
 		}
 		t.Fatalf("no end: %s, want %v", describeMembers(d), want)
@@ -347,14 +477,53 @@ func TestPlanReachesTheWant(t *testing.T) {
 }
 
 // leaders returns who can lead d.
-func leaders(d Descriptor) []raftyard.ReplicaID {
+func leaders(d Descriptor, want Want) []raftyard.ReplicaID {
 	var ids []raftyard.ReplicaID
 	for _, m := range d.Members {
-		if m.Role != Learner {
+		if m.Role != Learner && !want.Stores[m.Node].Lost(m) {
 			ids = append(ids, m.ID)
 		}
 	}
 	return ids
+}
+
+// drawStores lets nodes lose their directories, of both halves' voters so few that the
+// others are a majority. Nil: nobody minds directories.
+func drawStores(t *rapid.T, d Descriptor) map[raftyard.NodeID]NodeStore {
+	if rapid.Bool().Draw(t, "directories are not minded") {
+		return nil
+	}
+	node := rapid.Map(rapid.Uint64Range(1, 8), func(n uint64) raftyard.NodeID {
+		return raftyard.NodeID(n)
+	})
+	type stores = map[raftyard.NodeID]NodeStore
+	draw := func(lost []raftyard.NodeID) stores { return testStores(lost, nil) }
+	enough := func(s stores) bool { return canDecide(d, s) }
+	return rapid.Map(rapid.SliceOf(node), draw).Filter(enough).Draw(t, "stores")
+}
+
+// canDecide reports whether the members that are not lost are a majority, now and when
+// a joint configuration is left.
+func canDecide(d Descriptor, stores map[raftyard.NodeID]NodeStore) bool {
+	halves := []func(Role) bool{Role.newVoter}
+	if d.IsJoint() {
+		halves = append(halves, Role.oldVoter)
+	}
+	for _, votes := range halves {
+		live, total := 0, 0
+		for _, m := range d.Members {
+			if votes(m.Role) {
+				total++
+			}
+			if votes(m.Role) && !stores[m.Node].Lost(m) {
+				live++
+			}
+		}
+		if live <= total/2 {
+			return false
+		}
+	}
+	return true
 }
 
 func drawDescriptor(t *rapid.T) Descriptor {
@@ -378,6 +547,9 @@ func drawWant(t *rapid.T) Want {
 func checkReached(t *rapid.T, d Descriptor, want Want) {
 	got := make(map[raftyard.NodeID]Role)
 	for _, m := range d.Members {
+		if want.Stores[m.Node].Lost(m) {
+			t.Fatalf("done with %s, but replica %d is lost", describeMembers(d), m.ID)
+		}
 		got[m.Node] = m.Role
 	}
 	wanted := make(map[raftyard.NodeID]Role)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -33,6 +34,7 @@ func TestRandomSchedules(t *testing.T) {
 			"repeat":   m.repeat,
 			"crash":    m.crashOne,
 			"restart":  m.restartOne,
+			"wipe":     m.wipe,
 			"snapshot": m.snapshotOne,
 			"change":   m.change,
 			"transfer": m.transfer,
@@ -60,6 +62,8 @@ type model struct {
 	all     map[CommandID]*ticket
 	applied map[CommandID]uint64 // index at which a command was committed
 	next    uint64
+
+	directories uint64 // that nodes have had
 }
 
 // A ticket is the token of everything that was asked for.
@@ -86,8 +90,16 @@ func newModel(t *rapid.T, n int) *model {
 		MaxSizePerMsg:      1024, MaxInflightMsgs: 3, MaxCommittedSizePerReady: 1024,
 	}
 	m.autoJoin = true
+	m.stores = make(map[raftyard.NodeID]NodeStore)
+	for node := range raftyard.NodeID(6) {
+		m.wiped(node + 1)
+	}
 	m.observe, m.answered = m.checkOutput, m.checkAnswer
-	m.found(testDescriptor(voters(n)...))
+	d := testDescriptor(voters(n)...)
+	for i := range d.Members {
+		d.Members[i].Store = m.stores[d.Members[i].Node].Current
+	}
+	m.found(d)
 	if rapid.Bool().Draw(t, "led") {
 		m.must(m.member(1).r.Campaign())
 		m.settle(t)
@@ -253,7 +265,8 @@ func (m *model) deliverMany(t *rapid.T) {
 
 // refused fails if a replica calls a message wrong: all of them are a replica's.
 func (m *model) refused(err error) {
-	if err != nil && !isAny(err, ErrNotMember, ErrRemoved) {
+	if err != nil && !isAny(err, ErrNotMember, ErrRemoved, ErrUninitialised) &&
+		!strings.Contains(err.Error(), "a replica without a state") {
 		m.rt.Fatalf("message refused: %v", err)
 	}
 }
@@ -291,6 +304,34 @@ func (m *model) crashOne(t *rapid.T) {
 	}
 }
 
+// wipe takes a member's disk. Its node has a new directory from then on, where a replica
+// without a state comes to be when the first message arrives for it.
+func (m *model) wipe(t *rapid.T) {
+	x := m.pick(t, func(x *member) bool { return x.r == nil })
+	if x == nil {
+		return
+	}
+	m.wiped(x.node)
+	for _, other := range m.members {
+		if other.node == x.node {
+			m.crash(other)
+			*other = *m.newMember(other.id, other.node)
+			m.restart(other)
+		}
+	}
+}
+
+// wiped gives a node another directory.
+func (m *model) wiped(node raftyard.NodeID) {
+	s := m.stores[node]
+	m.directories++
+	s.Current = raftyard.StoreID{byte(node), byte(m.directories >> 8), byte(m.directories)}
+	if s.First.IsZero() {
+		s.First = s.Current
+	}
+	m.stores[node] = s
+}
+
 func (m *model) restartOne(t *rapid.T) {
 	if x := m.pick(t, func(x *member) bool { return x.r == nil }); x != nil {
 		m.restart(x)
@@ -322,7 +363,7 @@ func (m *model) change(t *rapid.T) {
 	want := Want{Voters: rapid.SliceOfNDistinct(
 		rapid.Map(rapid.Uint64Range(1, 6), func(n uint64) raftyard.NodeID {
 			return raftyard.NodeID(n)
-		}), 1, 4, rapid.ID).Draw(t, "voters")}
+		}), 1, 4, rapid.ID).Draw(t, "voters"), Stores: m.stores}
 	st := x.r.Status()
 	step := Plan(st.State.Descriptor, want, st.Progress, x.id)
 	switch step.Kind {

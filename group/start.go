@@ -153,6 +153,10 @@ func checkOwnState(c Config) error {
 	if m.Node != c.Node {
 		return damaged("replica %d is on node %d, not on %d", c.Replica, m.Node, c.Node)
 	}
+	if !c.owns(m) {
+		return damaged("replica %d was given to data directory %s, this is %s",
+			c.Replica, m.Store, c.Store)
+	}
 	return nil
 }
 

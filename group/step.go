@@ -48,7 +48,7 @@ func (r *Replica) Step(m *raftpb.Message) error {
 	case raftpb.MsgAppResp, raftpb.MsgHeartbeatResp, raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
 		return r.stepResponse(m)
 	case raftpb.MsgVote, raftpb.MsgPreVote, raftpb.MsgTimeoutNow:
-		return r.rn.Step(m)
+		return r.stepElection(m)
 	case raftpb.MsgReadIndex:
 		return r.stepReadIndex(m)
 	case raftpb.MsgReadIndexResp:
@@ -90,6 +90,16 @@ func (r *Replica) checkLeader(m *raftpb.Message) error {
 		return refuse(m, "replica %d leads term %d", v.leader, m.GetTerm())
 	}
 	return nil
+}
+
+// stepElection takes part in an election. A replica without a state does not: it cannot
+// know whether it is new, or has lost what it has promised with a former directory. No
+// group needs its vote, since nobody becomes a voter before it has a state.
+func (r *Replica) stepElection(m *raftpb.Message) error {
+	if r.state.IsZero() {
+		return fmt.Errorf("%w: %s from replica %d", ErrUninitialised, m.GetType(), m.GetFrom())
+	}
+	return r.rn.Step(m)
 }
 
 func (r *Replica) stepAppend(m *raftpb.Message) error {
@@ -195,6 +205,10 @@ func (r *Replica) stepSnapshot(m *raftpb.Message) error {
 	if self.Node != r.cfg.Node {
 		return refuse(m, "snapshot puts replica %d on node %d", self.ID, self.Node)
 	}
+	if !r.cfg.owns(self) {
+		return fmt.Errorf("%w: replica %d was given to data directory %s, this is %s",
+			ErrNotMember, self.ID, self.Store, r.cfg.Store)
+	}
 	if index > r.view.hard.commit && d.Epoch < r.state.Descriptor.Epoch {
 		return refuse(m, "snapshot goes back from epoch %d to %d",
 			r.state.Descriptor.Epoch, d.Epoch)
@@ -213,19 +227,31 @@ func (r *Replica) stepHeartbeat(m *raftpb.Message) error {
 		return refuse(m, "context of %d bytes", n)
 	}
 	commit := m.GetCommit()
-	if commit > r.view.last {
+	switch {
+	case r.state.IsZero() && commit > 0:
+		// The leader counts on a replica that had this id in a directory that is lost.
+		return refuse(m, "it counts on entry %d of a replica without a state", commit)
+	case r.state.IsZero():
+		// It is answered, so that the leader sends a snapshot. But who may have followed
+		// a later leader, and forgotten it, must not confirm that this one still leads.
+		return r.rn.Step(heartbeat(m, 0, nil))
+	case commit > r.view.last:
 		return damaged("replica %d counts on entry %d, the log ends at %d",
 			m.GetFrom(), commit, r.view.last)
-	}
-	if commit > r.view.safeLast {
+	case commit > r.view.safeLast:
 		// The log may have been cut since. What is committed never is, so this is
 		// an old leader's message or a wrong one; a lower index is always true.
-		m = &raftpb.Message{
-			Type: m.Type, To: m.To, From: m.From, Term: m.Term,
-			Commit: new(r.view.safeLast), Context: m.GetContext(),
-		}
+		m = heartbeat(m, r.view.safeLast, m.GetContext())
 	}
 	return r.rn.Step(m)
+}
+
+// heartbeat returns m with another commit index and context.
+func heartbeat(m *raftpb.Message, commit uint64, context []byte) *raftpb.Message {
+	return &raftpb.Message{
+		Type: m.Type, To: m.To, From: m.From, Term: m.Term,
+		Commit: new(commit), Context: context,
+	}
 }
 
 func (r *Replica) stepResponse(m *raftpb.Message) error {

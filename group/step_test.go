@@ -7,6 +7,8 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/raftyard/raftyard"
 )
 
 // TestStepRefusesWhatRaftTrusts gives a follower and a leader what no replica
@@ -235,8 +237,85 @@ func TestUninitialisedReplicaDoesNothing(t *testing.T) {
 	}
 }
 
-// FuzzStep feeds arbitrary messages to a leader and a follower: they are refused or
-// taken, and nothing panics.
+// TestReplicaWithoutAStateVouchesForNothing lets the third of three lose its directory
+// after it has followed another leader. In its new one it neither votes nor confirms to
+// the old leader that nobody else leads, and takes no state that was not given to it.
+func TestReplicaWithoutAStateVouchesForNothing(t *testing.T) {
+	e := newEnv(t)
+	first := raftyard.StoreID{1}
+	d := testDescriptor(voters(3)...)
+	d.Members[2].Store = first
+	e.found(d)
+	one, two, three := e.member(1), e.member(2), e.member(3)
+	e.must(one.r.Campaign())
+	e.stabilize(1, 2) // the leader has not heard of the third
+	e.network = nil
+	e.must(two.r.ForgetLeader())
+	e.must(two.r.Campaign())
+	e.stabilize(2, 3) // without the old leader
+	if got := two.r.Status().Role; got != Leader {
+		t.Fatalf("replica 2 is a %s", got)
+	}
+
+	e.crash(three)
+	*three = *e.newMember(3, 3)
+	three.store = raftyard.StoreID{2}
+	e.start(three)
+	e.network = nil
+	var confirmed []any
+	e.answered = func(_ *member, token any, _ uint64, err error) {
+		if err == nil {
+			confirmed = append(confirmed, token)
+		}
+	}
+	e.must(one.r.Read("old leader's"))
+	e.stabilize(1, 3)
+	one.r.Tick()
+	e.stabilize(1, 3)
+	if len(confirmed) != 0 {
+		t.Errorf("a replica that has forgotten its leader confirmed %v to another", confirmed)
+	}
+
+	for _, typ := range []raftpb.MessageType{
+		raftpb.MsgPreVote, raftpb.MsgVote, raftpb.MsgTimeoutNow,
+	} {
+		err := three.r.Step(&raftpb.Message{
+			Type: typ.Enum(), To: new(uint64(3)), From: new(uint64(1)), Term: new(uint64(9)),
+			Index: new(uint64(99)), LogTerm: new(uint64(8)),
+		})
+		if !errors.Is(err, ErrUninitialised) || three.r.HasReady() {
+			t.Errorf("%s = %v, want it refused", typ, err)
+		}
+	}
+	snap, err := one.log.Snapshot()
+	e.must(err)
+	give := &raftpb.Message{
+		Type: raftpb.MsgSnap.Enum(), To: new(uint64(3)), From: new(uint64(1)),
+		Term: new(uint64(9)), Snapshot: snap,
+	}
+	if err := three.r.Step(give); !errors.Is(err, ErrNotMember) {
+		t.Errorf("a state that is for another directory = %v, want ErrNotMember", err)
+	}
+	three.r.cfg.Store = first
+	if err := three.r.Step(give); err != nil {
+		t.Errorf("its own state = %v", err)
+	}
+}
+
+// TestLeaderThatCountsOnALostReplica: the leader believes that the replica has entries,
+// which it had in another directory. That is no damage here.
+func TestLeaderThatCountsOnALostReplica(t *testing.T) {
+	e := newEnv(t)
+	e.join(4, 4)
+	err := e.member(4).r.Step(&raftpb.Message{
+		Type: raftpb.MsgHeartbeat.Enum(), To: new(uint64(4)), From: new(uint64(1)),
+		Term: new(uint64(3)), Commit: new(uint64(7)),
+	})
+	if !errors.Is(err, ErrMessage) || errors.Is(err, ErrDamaged) {
+		t.Errorf("Step = %v, want ErrMessage", err)
+	}
+}
+
 // TestLeaderThatContradictsWhatIsCommitted: one of the two has lost what it had
 // acknowledged. A deposed leader's message proves nothing.
 func TestLeaderThatContradictsWhatIsCommitted(t *testing.T) {
@@ -266,6 +345,8 @@ func TestLeaderThatContradictsWhatIsCommitted(t *testing.T) {
 	}
 }
 
+// FuzzStep feeds arbitrary messages to a leader and a follower: they are refused or
+// taken, and nothing panics.
 func FuzzStep(f *testing.F) {
 	for _, m := range []*raftpb.Message{
 		{
