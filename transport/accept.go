@@ -97,11 +97,11 @@ func (t *Transport) serve(raw net.Conn, h *hello) error {
 	defer cancel()
 	switch h.class {
 	case ClassRaft:
-		return t.serveRaft(c, h.from.Identity)
+		return t.serveRaft(c, h.from)
 	case ClassRequest:
 		return t.serveRequests(ctx, c, h)
 	default:
-		return t.serveSnapshot(ctx, cancel, c, h.from.Identity)
+		return t.serveSnapshot(ctx, cancel, c, h.from)
 	}
 }
 
@@ -119,6 +119,9 @@ func (t *Transport) serveRaft(c *frameConn, from Identity) error {
 		buf = nil
 		switch typ {
 		case framePing:
+			if ref := t.readmit(from); ref != nil {
+				return ref
+			}
 			if out, err = answerPing(c, out, body); err != nil {
 				return err
 			}
@@ -138,6 +141,16 @@ func (t *Transport) serveRaft(c *frameConn, from Identity) error {
 			return unexpected(typ, ClassRaft)
 		}
 	}
+}
+
+// readmit asks, with every ping, whether a peer is wanted still: the program may have
+// learned meanwhile that another process speaks for the node.
+func (t *Transport) readmit(peer Identity) *RefusalError {
+	ref := t.cfg.admit(peer)
+	if ref != nil {
+		t.count.refusals[ref.Code].Add(1)
+	}
+	return ref
 }
 
 // answerPing sends the pong. out is a buffer to use.

@@ -1,10 +1,12 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/raftyard/raftyard"
 )
@@ -23,8 +25,9 @@ type admission struct {
 
 // member is a node that is, or was, connected.
 type member struct {
-	process
+	Identity
 	conns map[io.Closer]entered
+	idle  chan struct{} // closed when the last of conns has gone
 	turns *turns
 }
 
@@ -62,10 +65,51 @@ func (ts *turns) deliver(turn uint64, f func()) error {
 // are forgotten first; a forgotten node's boot counter is not known any more.
 const maxMembers = 4096
 
+// restartPatience is how long a handshake waits for the connections of an earlier start
+// to go. Those of a process that has ended go at once; those of a machine that was
+// switched off when they have been silent for Config.DeadAfter.
+const restartPatience = 250 * time.Millisecond
+
+// await says whether p may be the process that speaks for its node. If an earlier start
+// of it is connected, which must have ended, it gives that a moment.
+func (a *admission) await(ctx context.Context, p *Identity) *RefusalError {
+	ref, idle := a.judge(p)
+	if idle == nil {
+		return ref
+	}
+	timer := time.NewTimer(restartPatience)
+	defer timer.Stop()
+	for idle != nil {
+		select {
+		case <-idle:
+			ref, idle = a.judge(p)
+		case <-timer.C:
+			return ref
+		case <-ctx.Done():
+			return ref
+		}
+	}
+	return ref
+}
+
+func (a *admission) judge(p *Identity) (ref *RefusalError, idle <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m := a.members[p.Node]
+	if m == nil {
+		return nil, nil
+	}
+	ref = m.judge(p)
+	if ref != nil && m.Store == p.Store && m.Boot < p.Boot {
+		return ref, m.idle
+	}
+	return ref, nil
+}
+
 // enter registers a connection with p, or says why there must be none. An
 // inbound connection for messages or requests takes the place of an older one
 // of its class: the peer has given that one up before we noticed.
-func (a *admission) enter(p *process, class Class, inbound bool, c io.Closer) *RefusalError {
+func (a *admission) enter(p *Identity, class Class, inbound bool, c io.Closer) *RefusalError {
 	var outdated []io.Closer
 	defer func() {
 		for _, old := range outdated {
@@ -91,20 +135,25 @@ func (a *admission) enter(p *process, class Class, inbound bool, c io.Closer) *R
 		m = &member{conns: make(map[io.Closer]entered), turns: new(turns)}
 		a.members[p.Node] = m
 	}
-	outdated = m.outdated(p, class, inbound)
+	if inbound && class != ClassSnapshot {
+		outdated = m.inboundOf(class)
+	}
 	for _, old := range outdated {
 		a.removeLocked(m, old)
 	}
 	if inbound && m.inbound() >= a.perNode {
 		return refuse(RefusedFull, "node %d has %d connections open", p.Node, len(m.conns))
 	}
-	m.process = *p
+	m.Identity = *p
 	e := entered{class: class, inbound: inbound}
 	if inbound {
 		a.in++
 		if class == ClassRaft {
 			e.turn = m.turns.latest.Add(1)
 		}
+	}
+	if len(m.conns) == 0 {
+		m.idle = make(chan struct{})
 	}
 	m.conns[c] = e
 	return nil
@@ -123,34 +172,35 @@ func (a *admission) turn(node raftyard.NodeID, c io.Closer) (ts *turns, turn uin
 	return m.turns, e.turn, ok
 }
 
-// judge says whether p may be the process that the node has now.
-func (m *member) judge(p *process) *RefusalError {
-	sameStore := m.Store == p.Store
+// judge says whether p may be the process that the node has now. One that is connected
+// stays that, whatever another says of itself: a later start may be that of a copy, and
+// where the earlier one has really ended, its connections go.
+func (m *member) judge(p *Identity) *RefusalError {
 	switch {
-	case !sameStore && len(m.conns) > 0:
-		return refuse(RefusedClone, "node %d is connected with store %s, the newcomer has store %s",
-			p.Node, m.Store, p.Store)
-	case sameStore && p.Boot < m.Boot:
+	case m.Store == p.Store && p.Boot < m.Boot:
 		return refuse(RefusedStale, "node %d has been seen at start %d, the newcomer is at %d",
 			p.Node, m.Boot, p.Boot)
-	case sameStore && p.Boot == m.Boot && p.id != m.id && len(m.conns) > 0:
-		return refuse(RefusedClone, "node %d is connected, and another process at start %d of "+
-			"store %s wants to be", p.Node, p.Boot, p.Store)
+	case m.Process == p.Process && m.Store == p.Store || len(m.conns) == 0:
+		return nil
+	case m.Store != p.Store:
+		return refuse(RefusedClone, "node %d is connected with store %s, the newcomer has store %s",
+			p.Node, m.Store, p.Store)
+	default:
+		return refuse(RefusedClone, "node %d is connected at start %d of store %s, and another "+
+			"process at start %d wants to be; that would be right if the first had ended, and its "+
+			"connections were gone", p.Node, m.Boot, p.Store, p.Boot)
 	}
-	return nil
 }
 
-// outdated returns the connections that a new one with p replaces.
-func (m *member) outdated(p *process, class Class, inbound bool) []io.Closer {
-	var old []io.Closer
+// inboundOf returns the connections of a class that the peer has dialled.
+func (m *member) inboundOf(class Class) []io.Closer {
+	var list []io.Closer
 	for c, e := range m.conns {
-		restarted := m.id != p.id
-		replaced := inbound && e.inbound && e.class == class && class != ClassSnapshot
-		if restarted || replaced {
-			old = append(old, c)
+		if e.inbound && e.class == class {
+			list = append(list, c)
 		}
 	}
-	return old
+	return list
 }
 
 func (m *member) inbound() int {
@@ -181,6 +231,9 @@ func (a *admission) removeLocked(m *member, c io.Closer) {
 		delete(m.conns, c)
 		if e.inbound {
 			a.in--
+		}
+		if len(m.conns) == 0 {
+			close(m.idle)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func (t *Transport) connect(
 		closeQuietly(raw)
 		return nil, welcome{}, err
 	}
-	if ref := t.admission.enter(&w.from, class, false, raw); ref != nil {
+	if ref := t.enter(&w.from, class, false, raw); ref != nil {
 		closeQuietly(raw)
 		t.count.refusals[ref.Code].Add(1)
 		return nil, welcome{}, ref
@@ -97,5 +97,5 @@ func (t *Transport) checkWelcome(w *welcome, node raftyard.NodeID) *RefusalError
 	case w.from.Node != node:
 		return refuse(RefusedWrongNode, "node %d was expected there, node %d is", node, w.from.Node)
 	}
-	return t.cfg.admit(w.from.Identity)
+	return nil
 }

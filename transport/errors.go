@@ -104,6 +104,9 @@ const (
 	RefusedStale                            // a later start of the same directory has been seen
 	RefusedMalformed                        // the handshake is not what the format says
 	RefusedFull                             // too many connections
+	RefusedUnknown                          // no node has this id
+	RefusedRemoved                          // the node has left the cluster for ever
+	RefusedReplaced                         // the node is known with another data directory
 	numRefusals
 )
 
@@ -126,6 +129,12 @@ func (c RefusalCode) String() string {
 		return "malformed handshake"
 	case RefusedFull:
 		return "too many connections"
+	case RefusedUnknown:
+		return "unknown node"
+	case RefusedRemoved:
+		return "removed node"
+	case RefusedReplaced:
+		return "another data directory"
 	default:
 		return fmt.Sprintf("refusal %d", uint8(c))
 	}

@@ -94,12 +94,10 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-func testProcess() process {
-	return process{
-		Identity: Identity{
-			Cluster: uuid.UUID{0xc1}, Node: 1, Store: uuid.UUID{0x51}, Boot: 300,
-		},
-		id: uuid.UUID{0x1d},
+func testProcess() Identity {
+	return Identity{
+		Cluster: uuid.UUID{0xc1}, Node: 1, Store: uuid.UUID{0x51}, Boot: 300,
+		Process: uuid.UUID{0x1d},
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/wire"
 )
@@ -53,19 +51,12 @@ func (c Class) String() string {
 	}
 }
 
-// process is an Identity and a random id of the running process: two processes
-// that were started from copies of one directory differ in nothing else.
-type process struct {
-	Identity
-	id uuid.UUID
-}
-
 // hello is the first frame of the dialler.
 type hello struct {
 	minVersion, maxVersion uint64
 
 	class    Class
-	from     process
+	from     Identity
 	expect   raftyard.NodeID // whom the dialler wants to reach
 	addr     string          // where the dialler has reached the acceptor
 	maxFrame uint64          // greatest frame that the dialler takes
@@ -74,27 +65,25 @@ type hello struct {
 // welcome is the acceptor's answer to a hello that it accepts.
 type welcome struct {
 	version  uint64
-	from     process
+	from     Identity
 	maxFrame uint64 // greatest frame that the acceptor takes
 }
 
-func appendProcess(b []byte, p *process) []byte {
+func appendIdentity(b []byte, p *Identity) []byte {
 	b = wire.AppendID(b, p.Cluster)
 	b = wire.AppendUvarint(b, uint64(p.Node))
 	b = wire.AppendID(b, p.Store)
 	b = wire.AppendUvarint(b, p.Boot)
-	return wire.AppendID(b, p.id)
+	return wire.AppendID(b, p.Process)
 }
 
-func readProcess(r *wire.Reader) process {
-	return process{
-		Identity: Identity{
-			Cluster: r.ID(),
-			Node:    raftyard.NodeID(r.Uvarint()),
-			Store:   r.ID(),
-			Boot:    r.Uvarint(),
-		},
-		id: r.ID(),
+func readIdentity(r *wire.Reader) Identity {
+	return Identity{
+		Cluster: r.ID(),
+		Node:    raftyard.NodeID(r.Uvarint()),
+		Store:   r.ID(),
+		Boot:    r.Uvarint(),
+		Process: r.ID(),
 	}
 }
 
@@ -102,7 +91,7 @@ func encodeHello(h *hello) []byte {
 	b := wire.AppendUvarint(nil, h.minVersion)
 	b = wire.AppendUvarint(b, h.maxVersion)
 	b = append(b, byte(h.class))
-	b = appendProcess(b, &h.from)
+	b = appendIdentity(b, &h.from)
 	b = wire.AppendUvarint(b, uint64(h.expect))
 	b = wire.AppendString(b, truncate(h.addr, maxAddress))
 	return wire.AppendUvarint(b, h.maxFrame)
@@ -116,7 +105,7 @@ func decodeHello(body []byte) (hello, error) {
 		minVersion: r.Uvarint(),
 		maxVersion: r.Uvarint(),
 		class:      Class(r.Byte()),
-		from:       readProcess(r),
+		from:       readIdentity(r),
 		expect:     raftyard.NodeID(r.Uvarint()),
 		addr:       r.String(),
 		maxFrame:   r.Uvarint(),
@@ -139,13 +128,13 @@ func decodeHello(body []byte) (hello, error) {
 
 func encodeWelcome(w *welcome) []byte {
 	b := wire.AppendUvarint(nil, w.version)
-	b = appendProcess(b, &w.from)
+	b = appendIdentity(b, &w.from)
 	return wire.AppendUvarint(b, w.maxFrame)
 }
 
 func decodeWelcome(body []byte) (welcome, error) {
 	r := wire.NewReader(body)
-	w := welcome{version: r.Uvarint(), from: readProcess(r), maxFrame: r.Uvarint()}
+	w := welcome{version: r.Uvarint(), from: readIdentity(r), maxFrame: r.Uvarint()}
 	switch {
 	case w.version < minVersion || w.version > maxVersion:
 		r.Fail("protocol version %d", w.version)
@@ -228,7 +217,7 @@ func (t *Transport) acceptHello(c net.Conn) (hello, error) {
 		ref = t.checkHello(&h)
 	}
 	if ref == nil {
-		ref = t.admission.enter(&h.from, h.class, true, c)
+		ref = t.enter(&h.from, h.class, true, c)
 	}
 	if ref != nil {
 		t.count.refusals[ref.Code].Add(1)
@@ -258,7 +247,7 @@ func (t *Transport) checkHello(h *hello) *RefusalError {
 	case h.from.Cluster != self.Cluster:
 		return refuse(RefusedCluster, "node %d belongs to cluster %s, node %d at %s to %s",
 			h.from.Node, h.from.Cluster, self.Node, h.addr, self.Cluster)
-	case h.from.Node == self.Node && h.from.id == self.id:
+	case h.from.Node == self.Node && h.from.Process == self.Process:
 		return refuse(RefusedSelf, "%s is the address of node %d itself", h.addr, self.Node)
 	case h.from.Node == self.Node:
 		return refuse(RefusedClone, "two processes run as node %d: store %s and store %s",
@@ -267,7 +256,20 @@ func (t *Transport) checkHello(h *hello) *RefusalError {
 		return refuse(RefusedWrongNode, "node %d was expected at %s, node %d is there",
 			h.expect, h.addr, self.Node)
 	}
-	return t.cfg.admit(h.from.Identity)
+	return nil
+}
+
+// enter registers a connection with the process at its other end, or says why there
+// must be none. What the embedding program is asked about is not in the way of a process
+// that is connected.
+func (t *Transport) enter(p *Identity, class Class, inbound bool, c io.Closer) *RefusalError {
+	if ref := t.admission.await(t.ctx, p); ref != nil {
+		return ref
+	}
+	if ref := t.cfg.admit(*p); ref != nil {
+		return ref
+	}
+	return t.admission.enter(p, class, inbound, c)
 }
 
 // admit asks the embedding program about a peer.

@@ -93,6 +93,13 @@ func testIdentity(node raftyard.NodeID) Identity {
 	return Identity{Cluster: uuid.UUID{1}, Node: node, Store: uuid.UUID{2, byte(node)}, Boot: 1}
 }
 
+// processOf is a process that runs as a node.
+func processOf(node raftyard.NodeID) Identity {
+	id := testIdentity(node)
+	id.Process = uuid.UUID{byte(node)}
+	return id
+}
+
 // listenTCP starts a node on loopback that finds others in book.
 func listenTCP(
 	t *testing.T, node raftyard.NodeID, h Handler, book map[raftyard.NodeID]string,
@@ -152,7 +159,7 @@ func dialRaw(t *testing.T, addr string, from raftyard.NodeID, class Class) *rawP
 	t.Cleanup(func() { closeQuietly(c) })
 	h := hello{
 		minVersion: 1, maxVersion: 1, class: class, expect: 2, addr: addr, maxFrame: 1 << 20,
-		from: process{Identity: testIdentity(from), id: uuid.UUID{byte(from)}},
+		from: processOf(from),
 	}
 	if err = writeHandshake(c, frameHello, encodeHello(&h), 5*time.Second); err != nil {
 		t.Fatal(err)
@@ -225,7 +232,7 @@ func acceptRaw(t *testing.T, node raftyard.NodeID, serve func(p *rawPeer)) (addr
 				}
 				w := welcome{
 					version: 1, maxFrame: 16 << 20,
-					from: process{Identity: testIdentity(node), id: uuid.UUID{byte(node)}},
+					from: processOf(node),
 				}
 				err := writeHandshake(c, frameWelcome, encodeWelcome(&w), 5*time.Second)
 				if err == nil && c.SetDeadline(time.Time{}) == nil {

@@ -427,3 +427,44 @@ func TestRequesterThatDoesNotReadAnswers(t *testing.T) {
 		t.Errorf("the gate counts %d requests of %d bytes", tr.gate.count, tr.gate.bytes)
 	}
 }
+
+// TestRestartAfterPowerLoss: a machine was switched off, so that nothing has closed its
+// connections, and comes back. It is let in when the old ones have been silent for
+// DeadAfter, and not before: they could be those of a process that runs.
+func TestRestartAfterPowerLoss(t *testing.T) {
+	tr := listenTCP(t, 2, newSink(), nil)
+	addr := tr.Addr().String()
+	old := dialRaw(t, addr, 1, ClassRaft)
+	old.answers(t)
+	later := processOf(1)
+	later.Boot, later.Process = 2, [16]byte{9}
+	began := time.Now()
+	var ref *RefusalError
+	eventually(t, "the later start is let in", func() bool {
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeQuietly(c)
+		h := hello{
+			minVersion: 1, maxVersion: 1, class: ClassRaft, expect: 2, addr: addr,
+			maxFrame: 1 << 20, from: later,
+		}
+		if err := writeHandshake(c, frameHello, encodeHello(&h), 5*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		typ, body, err := readHandshake(c, 5*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if typ == frameRefusal {
+			if ref, err = decodeRefusal(body); err != nil || ref.Code != RefusedClone {
+				t.Fatalf("refused for %v, %v", ref, err)
+			}
+		}
+		return typ == frameWelcome
+	})
+	if ref == nil || time.Since(began) < tr.cfg.DeadAfter/2 {
+		t.Errorf("let in after %v; refused before: %v", time.Since(began), ref)
+	}
+}

@@ -200,6 +200,9 @@ func (l *link) ping(s *session, buf []byte) ([]byte, error) {
 	if silent > allowed {
 		return nil, fmt.Errorf("no answer for %v, %d bytes unread", silent, unread)
 	}
+	if ref := l.t.readmit(s.welcome.from); ref != nil {
+		return nil, ref
+	}
 	s.lost.pinging(s.written)
 	buf = beginFrame(buf[:0], framePing)
 	buf = binary.BigEndian.AppendUint64(buf, uint64(max(now, 1)))

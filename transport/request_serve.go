@@ -80,7 +80,7 @@ type pending struct {
 // serveRequests serves until the connection fails or ctx ends.
 func (t *Transport) serveRequests(ctx context.Context, c *frameConn, h *hello) error {
 	s := &requestServer{
-		t: t, conn: c, from: h.from.Identity, maxFrame: h.maxFrame,
+		t: t, conn: c, from: h.from, maxFrame: h.maxFrame,
 		wake:    make(chan struct{}, 1),
 		room:    make(chan struct{}, 1),
 		running: make(map[uint64]context.CancelFunc),
@@ -111,6 +111,9 @@ func (s *requestServer) read(ctx context.Context) error {
 		case framePing:
 			if len(body) != pingBody {
 				return fmt.Errorf("%w: ping of %d bytes", errProtocol, len(body))
+			}
+			if ref := s.t.readmit(s.from); ref != nil {
+				return ref
 			}
 			err = s.reply(appendFrame(nil, framePong, body))
 		case frameRequest:

@@ -22,7 +22,7 @@ import (
 // use.
 type Transport struct {
 	cfg       Config
-	self      process
+	self      Identity
 	listener  net.Listener
 	log       *limitedLog
 	count     counters
@@ -77,9 +77,12 @@ func Listen(cfg Config) (*TCP, error) {
 
 func start(cfg Config, listener net.Listener) *Transport {
 	ctx, cancel := context.WithCancel(context.Background())
+	if cfg.Process == uuid.Nil {
+		cfg.Process = uuid.New()
+	}
 	t := &Transport{
 		cfg:      cfg,
-		self:     process{Identity: cfg.Identity, id: uuid.New()},
+		self:     cfg.Identity,
 		listener: listener,
 		log:      newLimitedLog(cfg.Logger, logInterval),
 		admission: admission{

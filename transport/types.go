@@ -26,6 +26,10 @@ type Identity struct {
 	// Boot is raised, durably, at each start of the node. With the same Store, a
 	// lower number means an older copy of the directory.
 	Boot uint64
+
+	// Process is made at random at each start. Processes that were started on copies of
+	// one directory may differ in nothing else. A [Config] without one gets one.
+	Process uuid.UUID
 }
 
 // Endpoint is a replica and the node that it is on.

@@ -2,6 +2,8 @@ package transporttest
 
 import (
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/uuid"
@@ -13,10 +15,22 @@ import (
 
 // refused sends from a node to another, which is the acceptor or is believed to
 // be, until it learns that its connection is refused, and checks the reason at
-// both ends.
+// both ends, and that nothing has come through.
 func (n *node) refused(
 	t *testing.T, to raftyard.NodeID, acceptor *node, code transport.RefusalCode,
 ) {
+	t.Helper()
+	n.learnsRefusal(t, to, code)
+	eventually(t, "the acceptor counts it", func() bool {
+		return acceptor.Stats().HandshakesRefused[code.String()] > 0
+	})
+	if got := len(acceptor.got()); got != 0 {
+		t.Errorf("the acceptor has got %d envelopes", got)
+	}
+}
+
+// learnsRefusal sends to a node until it learns that its connection is refused.
+func (n *node) learnsRefusal(t *testing.T, to raftyard.NodeID, code transport.RefusalCode) {
 	t.Helper()
 	refusal := func() *transport.RefusalError {
 		peers := n.Peers()
@@ -36,15 +50,9 @@ func (n *node) refused(
 		}
 		return ref != nil
 	})
-	eventually(t, "the acceptor counts it", func() bool {
-		return acceptor.Stats().HandshakesRefused[code.String()] > 0
-	})
 	_, err := n.Request(t.Context(), to, 1, nil)
 	if !errors.Is(err, transport.ErrUnreachable) {
 		t.Errorf("Request = %v, want ErrUnreachable", err)
-	}
-	if got := len(acceptor.got()); got != 0 {
-		t.Errorf("the acceptor has got %d envelopes", got)
 	}
 }
 
@@ -134,18 +142,86 @@ func testAdmit(t *testing.T, c *cluster) {
 	}
 }
 
-// testRestart checks that a node comes back at once when it was started anew,
-// though its old connections may not have been given up yet.
+// testRestart checks that a node comes back at once when it was started anew, and that
+// the process before it stays out.
 func testRestart(t *testing.T, c *cluster) {
 	a, b := c.add(1), c.add(2)
 	connectRaft(t, a, b)
 	connectRaft(t, b, a)
-	later := c.addUnlisted(1, func(cfg *transport.Config) { cfg.Boot = 2 })
+	boot := func(n uint64) func(*transport.Config) {
+		return func(cfg *transport.Config) { cfg.Boot = n }
+	}
+	a.stop()
+	later := c.addUnlisted(1, boot(2))
 	connectRaft(t, later, b)
-	// The process before it is out.
-	eventually(t, "the older start is refused", func() bool {
-		a.Send([]transport.Envelope{message(raftpb.MsgApp, 1, 2, 1)})
-		ref, ok := errors.AsType[*transport.RefusalError](a.Peers()[0].LastError)
-		return ok && ref.Code == transport.RefusedStale
+	c.addUnlisted(1, boot(1)).learnsRefusal(t, 2, transport.RefusedStale)
+}
+
+// testCopyOfARunningDirectory starts a copy of a directory whose node runs. It is a
+// later start of the same directory, as the node itself would be after a restart, and
+// yet must not take the node's place.
+func testCopyOfARunningDirectory(t *testing.T, c *cluster) {
+	var mu sync.Mutex
+	asked := make(map[uint64]bool)
+	a := c.add(1)
+	b := c.add(2, func(cfg *transport.Config) {
+		cfg.Admit = func(peer transport.Identity) *transport.RefusalError {
+			mu.Lock()
+			defer mu.Unlock()
+			asked[peer.Boot] = true
+			return nil
+		}
 	})
+	connectRaft(t, a, b)
+	connectRaft(t, b, a)
+	before := a.Peers()[0].Connects
+	copied := c.addUnlisted(1, func(cfg *transport.Config) { cfg.Boot = 2 })
+	copied.learnsRefusal(t, 2, transport.RefusedClone)
+	c.enter(1, copied.Addr().String())
+	eventually(t, "the node is heard as before", func() bool {
+		_, err := a.Request(t.Context(), 2, 1, nil)
+		return err == nil
+	})
+	if got := a.Peers()[0]; !got.Up || got.Connects != before {
+		t.Errorf("the node was thrown out: %+v", got)
+	}
+	mu.Lock()
+	if asked[2] {
+		t.Error("the program was asked about a process that is in nobody's place")
+	}
+	mu.Unlock()
+	a.stop()
+	connectRaft(t, copied, b)
+}
+
+// testNoLongerAdmitted has a node learn that a peer that is connected is not wanted.
+func testNoLongerAdmitted(t *testing.T, c *cluster) {
+	var unwanted atomic.Bool
+	a := c.add(1)
+	b := c.add(2, func(cfg *transport.Config) {
+		cfg.Admit = func(transport.Identity) *transport.RefusalError {
+			if unwanted.Load() {
+				return &transport.RefusalError{Code: transport.RefusedReplaced, Text: "learned"}
+			}
+			return nil
+		}
+	})
+	connectRaft(t, a, b)
+	connectRaft(t, b, a)
+	for _, n := range []*node{a, b} {
+		if _, err := n.Request(t.Context(), 3-n.id, 1, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unwanted.Store(true)
+	for _, n := range []*node{a, b} {
+		eventually(t, "the connection is closed and refused", func() bool {
+			st := n.Peers()[0]
+			ref, ok := errors.AsType[*transport.RefusalError](st.LastError)
+			_, err := n.Request(t.Context(), st.Node, 1, nil)
+			return !st.Up && ok && ref.Code == transport.RefusedReplaced && err != nil
+		})
+	}
+	unwanted.Store(false)
+	connectRaft(t, a, b)
 }

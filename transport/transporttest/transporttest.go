@@ -55,6 +55,8 @@ func Run(t *testing.T, network func(t *testing.T) Start) {
 		{"OlderStart", testOlderStart},
 		{"Admit", testAdmit},
 		{"Restart", testRestart},
+		{"CopyOfARunningDirectory", testCopyOfARunningDirectory},
+		{"NoLongerAdmitted", testNoLongerAdmitted},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.run(t, newCluster(t, network(t)))
