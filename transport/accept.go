@@ -119,10 +119,7 @@ func (t *Transport) serveRaft(c *frameConn, from Identity) error {
 		buf = nil
 		switch typ {
 		case framePing:
-			if ref := t.readmit(from); ref != nil {
-				return ref
-			}
-			if out, err = answerPing(c, out, body); err != nil {
+			if out, err = t.answerPing(c, from, out, body); err != nil {
 				return err
 			}
 			buf = body
@@ -153,10 +150,13 @@ func (t *Transport) readmit(peer Identity) *RefusalError {
 	return ref
 }
 
-// answerPing sends the pong. out is a buffer to use.
-func answerPing(c *frameConn, out, body []byte) ([]byte, error) {
+// answerPing sends the pong, to a peer that is wanted still. out is a buffer to use.
+func (t *Transport) answerPing(c *frameConn, from Identity, out, body []byte) ([]byte, error) {
 	if len(body) != pingBody {
 		return nil, fmt.Errorf("%w: ping of %d bytes", errProtocol, len(body))
+	}
+	if ref := t.readmit(from); ref != nil {
+		return nil, ref
 	}
 	out = appendFrame(out[:0], framePong, body)
 	return out, c.writeFrames(out, 1)

@@ -450,7 +450,7 @@ func TestRestartAfterPowerLoss(t *testing.T) {
 			minVersion: 1, maxVersion: 1, class: ClassRaft, expect: 2, addr: addr,
 			maxFrame: 1 << 20, from: later,
 		}
-		if err := writeHandshake(c, frameHello, encodeHello(&h), 5*time.Second); err != nil {
+		if err = writeHandshake(c, frameHello, encodeHello(&h), 5*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		typ, body, err := readHandshake(c, 5*time.Second)
