@@ -38,8 +38,8 @@ func (c *Client) ForgetGroup(ctx context.Context, id raftyard.GroupID) error {
 }
 
 // SetMembers sets the wanted members. With a wait, of at most 5 minutes, it returns
-// when the group has them, or with a [Problem] whose outcome is unknown when it has
-// not after that time, or a little before ctx ends.
+// when the group has them, or with [CodeNotReached] when it has not after that time, or
+// a little before ctx ends.
 func (c *Client) SetMembers(
 	ctx context.Context, id raftyard.GroupID, m Members, wait time.Duration,
 ) (*Group, error) {

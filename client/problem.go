@@ -27,6 +27,7 @@ const (
 	CodeGroupExists     = "group_exists"
 	CodeEpochMismatch   = "epoch_mismatch"
 	CodeChangeUnderWay  = "change_in_progress"
+	CodeNotReached      = "not_reached" // it is decided, and goes on by itself
 	CodeTransferFailed  = "transfer_failed"
 	CodeNoQuorum        = "no_quorum"         // a majority of the voters cannot be reached
 	CodeUnhealthy       = "unhealthy_members" // the wanted voters could not go on
@@ -56,6 +57,7 @@ func Codes() []string {
 		CodeBadHost, CodeTooLarge, CodeGroupNotFound, CodeNodeNotFound, CodeNoReplica,
 		CodeKeyNotFound,
 		CodePrecondition, CodeGroupExists, CodeEpochMismatch, CodeChangeUnderWay,
+		CodeNotReached,
 		CodeTransferFailed, CodeNoQuorum, CodeUnhealthy, CodeNodeInUse, CodeNodeRemoved,
 		CodeNoState, CodeUnsupported, CodeNotImplemented, CodeOverloaded, CodeNoLeader,
 		CodeNotLeader, CodeNotReady, CodeReplicaStopped, CodeStoreFailed, CodeClosing,

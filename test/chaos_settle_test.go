@@ -103,7 +103,8 @@ func (x *chaos) moveToTheEnd() [][]raftyard.NodeID {
 				return nil
 			}
 			// The last change that an operator asked for may still be under way.
-			if a.Why != client.CodeChangeUnderWay || time.Since(begun) > moveLimit {
+			if a.Why != client.CodeChangeUnderWay && a.Why != client.CodeNotReached ||
+				time.Since(begun) > moveLimit {
 				x.describe(g)
 				return fmt.Errorf("move group %d to %v: %w", g, final[i], a.Error())
 			}

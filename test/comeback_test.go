@@ -47,7 +47,7 @@ func TestComesBackUnheard(t *testing.T) {
 		members.Voters = []raftyard.NodeID{1, 2, 3}
 		for _, g := range groups {
 			a := c.Node(1).SetMembers(t.Context(), g, members, time.Second)
-			if a.Outcome != cluster.Unknown || a.Why != client.CodeChangeUnderWay {
+			if a.Outcome != cluster.Unknown || a.Why != client.CodeNotReached {
 				t.Fatalf("group %d is to have a member that is cut off: %v", g, a)
 			}
 		}

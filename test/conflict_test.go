@@ -103,10 +103,10 @@ func (r *rivalry) check(t *testing.T, c *cluster.Cluster) []raftyard.NodeID {
 			if err := r.done(i); err != nil {
 				t.Errorf("%v is said to be done: %v", r.wanted[i], err)
 			}
+		case a.Why == client.CodeNotReached:
+			open = append(open, r.wanted[i])
 		case a.Why != client.CodeChangeUnderWay:
 			t.Errorf("%v: %v, want done, or %s", r.wanted[i], a, client.CodeChangeUnderWay)
-		case a.Outcome == cluster.Unknown:
-			open = append(open, r.wanted[i])
 		}
 	}
 	if len(open) == 0 {

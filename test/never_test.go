@@ -36,7 +36,7 @@ func TestMemberThatNeverStarts(t *testing.T) {
 	for i, n := range asked {
 		a = n.SetMembers(
 			t.Context(), g, client.Members{Voters: []raftyard.NodeID{1, 4}}, time.Second)
-		if a.Outcome != cluster.Unknown || a.Why != client.CodeChangeUnderWay {
+		if a.Outcome != cluster.Unknown || a.Why != client.CodeNotReached {
 			t.Errorf("node 4 is to be a member: %v, want it decided, and not reached", a)
 		}
 		begun := time.Now()

@@ -216,6 +216,10 @@ func TestErrorMapping(t *testing.T) {
 		{err: node.ErrNodeInUse, wantStatus: 409, wantCode: client.CodeNodeInUse},
 		{err: node.ErrNodeRemoved, wantStatus: 410, wantCode: client.CodeNodeRemoved},
 		{err: node.ErrNoState, wantStatus: 503, wantCode: client.CodeNoState, wantRetry: true},
+		{
+			err: node.ErrNotReached, wantStatus: 504, wantCode: client.CodeNotReached,
+			wantUnknown: true,
+		},
 		{err: node.ErrTransfer, wantStatus: 409, wantCode: client.CodeTransferFailed},
 		{
 			err: node.ErrOverloaded, wantStatus: 429, wantCode: client.CodeOverloaded,

@@ -31,7 +31,8 @@ func newProblem(code, format string, args ...any) *client.Problem {
 		RetryAfterMS: wait.Milliseconds(),
 		Outcome:      client.OutcomeNotApplied,
 	}
-	if code == client.CodeOutcomeUnknown {
+	// What is decided must never be read as "nothing happened".
+	if code == client.CodeOutcomeUnknown || code == client.CodeNotReached {
 		p.Outcome = client.OutcomeUnknown
 	}
 	return p
@@ -115,6 +116,8 @@ func describeFailure(code string) (status int, title string, wait time.Duration)
 		return http.StatusServiceUnavailable, "Out of time", 100 * time.Millisecond
 	case client.CodeClientCancelled:
 		return http.StatusServiceUnavailable, "Cancelled", 0
+	case client.CodeNotReached:
+		return http.StatusGatewayTimeout, "Not reached yet", 0
 	case client.CodeOutcomeUnknown:
 		return http.StatusGatewayTimeout, "Outcome unknown", 0
 	case client.CodeDiskFull:
@@ -143,7 +146,7 @@ func mappings() []mapping {
 		{node.ErrNoReplica, client.CodeNoReplica},
 		{node.ErrGroupExists, client.CodeGroupExists},
 		{node.ErrEpochMismatch, client.CodeEpochMismatch},
-		{node.ErrNotReached, client.CodeChangeUnderWay},
+		{node.ErrNotReached, client.CodeNotReached},
 		{node.ErrChangeInProgress, client.CodeChangeUnderWay},
 		{node.ErrNoQuorum, client.CodeNoQuorum},
 		{node.ErrUnhealthy, client.CodeUnhealthy},
@@ -187,11 +190,7 @@ func toProblem(err error) *client.Problem {
 	}
 	for _, m := range mappings() {
 		if errors.Is(err, m.err) {
-			p := withData(newProblem(m.code, "%s", detail(err, m.err)), err)
-			if errors.Is(err, node.ErrNotReached) { // it is decided: never "nothing happened"
-				p.Outcome = client.OutcomeUnknown
-			}
-			return p
+			return withData(newProblem(m.code, "%s", detail(err, m.err)), err)
 		}
 	}
 	if nl, ok := errors.AsType[*node.NotLeaderError](err); ok {

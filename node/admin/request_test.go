@@ -155,20 +155,27 @@ func TestExpectedEpochZero(t *testing.T) {
 	}
 }
 
-// TestMembersNotReached: a change that is decided and not there in time goes on by
-// itself, so nobody may read that it was not made. One that is refused has not been
-// made, waited for or not.
-func TestMembersNotReached(t *testing.T) {
+// TestNotReached: a change that is decided and not there in time goes on by itself,
+// so nobody may read that it was not made. One that is refused has not been made,
+// waited for or not.
+func TestNotReached(t *testing.T) {
 	h, n, _ := newHandler(t, Config{})
-	for err, want := range map[error]string{
-		node.ErrChangeInProgress: client.OutcomeNotApplied,
-		node.ErrNotReached:       client.OutcomeUnknown,
+	for _, tt := range []struct {
+		err                   error
+		wantCode, wantOutcome string
+	}{
+		{node.ErrChangeInProgress, client.CodeChangeUnderWay, client.OutcomeNotApplied},
+		{node.ErrNotReached, client.CodeNotReached, client.OutcomeUnknown},
 	} {
-		n.err = fmt.Errorf("group 7: %w", err)
-		for _, target := range []string{"/v1/groups/7/members", "/v1/groups/7/members?wait=1s"} {
-			p := problemOf(t, ask(h, "PUT", target, `{"voters":[1]}`))
-			if p.Code != client.CodeChangeUnderWay || p.Outcome != want {
-				t.Errorf("%s with %v = %s %s, want %s", target, err, p.Code, p.Outcome, want)
+		n.err = fmt.Errorf("group 7: %w", tt.err)
+		for _, request := range []string{
+			"PUT /v1/groups/7/members", "PUT /v1/groups/7/members?wait=1s", "DELETE /v1/groups/7",
+		} {
+			method, target, _ := strings.Cut(request, " ")
+			p := problemOf(t, ask(h, method, target, `{"voters":[1]}`))
+			if p.Code != tt.wantCode || p.Outcome != tt.wantOutcome {
+				t.Errorf("%s with %v = %s %s, want %s %s",
+					request, tt.err, p.Code, p.Outcome, tt.wantCode, tt.wantOutcome)
 			}
 		}
 	}
