@@ -216,6 +216,9 @@ func (r *Registry) Apply(batch []group.Command) ([]group.Result, error) {
 	return results, nil
 }
 
+// Reset makes the registry empty, as [New] returns it. It does not call onChange.
+func (r *Registry) Reset() { r.state.Store(&state{}) }
+
 // Close implements [group.StateMachine]. Nothing needs to be released, and the
 // last state can still be read.
 func (r *Registry) Close() error { return nil }
