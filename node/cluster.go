@@ -160,6 +160,9 @@ func (n *Node) Ready() (bool, []Check) {
 	if !checks[2].OK {
 		checks[2].Detail = "the system group has not answered yet; " +
 			"it needs a majority of its voters"
+		if err := n.standing(); err != nil {
+			checks[2].Detail = err.Error()
+		}
 		if err := n.localFault(raftyard.SystemGroup); err != nil {
 			checks[2].Detail = "the replica of the system group is stopped: " + err.Error()
 		}

@@ -27,6 +27,7 @@ type cluster struct {
 	t     *testing.T
 	dir   string
 	peers []Peer
+	addrs map[raftyard.NodeID]string // of nodes that are not among peers
 	nodes map[raftyard.NodeID]*Node
 	net   Network // nil: TCP
 	hooks
@@ -73,7 +74,8 @@ func newMemoryCluster(t *testing.T, count int, net *transport.Memory) *cluster {
 func (c *cluster) config(id raftyard.NodeID, l net.Listener) Config {
 	cfg := Config{
 		ID: id, Dir: filepath.Join(c.dir, id.String()), Cluster: "test",
-		Peers: c.peers, Listener: l, TickInterval: 50 * time.Millisecond,
+		Peers: c.peers, Advertise: Peer{Addr: c.addrs[id]},
+		Listener: l, TickInterval: 50 * time.Millisecond,
 		Network: c.net,
 		Kinds: map[string]group.Factory{
 			"list": newList,

@@ -50,12 +50,19 @@ type Config struct {
 	Cluster string
 
 	// Peers is the first address book: every node that the cluster is founded
-	// with, this one too, the same on each. Addresses may differ from node to
-	// node and may change; the set of ids must not.
+	// with, the same on each. Addresses may differ from node to node and may
+	// change; the set of ids must not, not even when nodes have left. A node that is
+	// not among them joins the cluster later: it waits until [Node.PutNode] has said
+	// that it belongs to it.
 	Peers []Peer
 
-	// Listen is the host:port to listen on for other nodes. Default: this
-	// node's Addr in Peers.
+	// Advertise is where others find this node, and what they are told of it. What
+	// it says counts more than this node's line in Peers, and it must have an Addr
+	// if there is none. Its ID does not count.
+	Advertise Peer
+
+	// Listen is the host:port to listen on for other nodes. Default: the Addr that
+	// others find this node at.
 	Listen string
 
 	// Listener is used instead of Listen when it is not nil. The node closes it,
@@ -144,10 +151,26 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if self, ok := c.peer(c.ID); ok && c.Listen == "" {
-		c.Listen = self.Addr
-	}
+	c.Listen = cmp.Or(c.Listen, c.self().Addr)
 	return c
+}
+
+// self is this node as others are to know it.
+func (c Config) self() Peer {
+	self, _ := c.peer(c.ID)
+	self.ID = c.ID
+	self.Addr = cmp.Or(c.Advertise.Addr, self.Addr)
+	self.HTTP = cmp.Or(c.Advertise.HTTP, self.HTTP)
+	if len(c.Advertise.Labels) > 0 {
+		self.Labels = c.Advertise.Labels
+	}
+	return self
+}
+
+// founds reports whether this node is one of those that the cluster is founded with.
+func (c Config) founds() bool {
+	_, ok := c.peer(c.ID)
+	return ok
 }
 
 func (c Config) peer(id raftyard.NodeID) (Peer, bool) {
@@ -202,8 +225,12 @@ func (c Config) validatePeers() []error {
 		}
 		seen[p.ID] = true
 	}
-	if c.ID != 0 && !seen[c.ID] {
-		errs = append(errs, fmt.Errorf("node: config: Peers does not list this node, %d", c.ID))
+	switch {
+	case len(c.Peers) == 0:
+		errs = append(errs, errors.New("node: config: Peers must list the founding nodes"))
+	case c.ID != 0 && !seen[c.ID] && c.Advertise.Addr == "":
+		errs = append(errs, fmt.Errorf("node: config: Peers does not list this node, %d, "+
+			"and Advertise has no Addr at which the cluster could find it", c.ID))
 	}
 	return errs
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/storage"
@@ -83,5 +84,8 @@ func (n *Node) drop(r *replica) {
 		delete(n.replicas, r.group)
 	}
 	n.mu.Unlock()
+	if r.group == raftyard.SystemGroup {
+		n.lifecycle.lost()
+	}
 	n.noteChange()
 }

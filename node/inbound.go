@@ -252,6 +252,7 @@ func (h *handler) PeerChanged(peer raftyard.NodeID, up bool) {
 		h.logger.Warn("peer lost", nodeAttr(peer))
 	}
 	h.bootstrapElection()
+	h.keeper.poke()
 	h.noteChange()
 }
 

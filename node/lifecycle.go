@@ -35,7 +35,8 @@ type lifecycle struct {
 
 	started bool // only the goroutine that opens and closes the node looks at it
 
-	version uint64 // of the registry, already compared; for the goroutine of the rounds
+	version uint64            // of the registry, already compared; for the goroutine of the rounds
+	peers   []raftyard.NodeID // that are to be connected, by id; of the rounds alone
 
 	mu       sync.Mutex
 	creates  map[raftyard.GroupID]creation
@@ -128,8 +129,12 @@ func (l *lifecycle) settle(ctx context.Context) error {
 
 // exists reports whether this incarnation of a group is there, as far as this node
 // knows. Before the node has read the registry it cannot tell: what it remembers may be
-// from before the group was deleted.
+// from before the group was deleted. Of the system group the registry knows nothing: its
+// incarnation follows from the founding nodes.
 func (l *lifecycle) exists(g raftyard.GroupID, in raftyard.Incarnation) bool {
+	if g == raftyard.SystemGroup {
+		return in == l.node.systemIncarnation()
+	}
 	rec, ok := l.node.registry.Group(g)
 	return l.isFresh() && ok && !rec.Deleted && rec.Incarnation == in
 }
@@ -138,6 +143,9 @@ func (l *lifecycle) exists(g raftyard.GroupID, in raftyard.Incarnation) bool {
 // may come to be: the registry must know the group, and the replica must not
 // have been here before.
 func (l *lifecycle) wanted(env *transport.Envelope) bool {
+	if env.Group == raftyard.SystemGroup && env.Incarnation != l.node.systemIncarnation() {
+		l.node.otherFounding(env.From.Node)
+	}
 	if !l.exists(env.Group, env.Incarnation) || reservedID(env.To.Replica) ||
 		l.node.foreignStore(l.node.cfg.ID, l.node.ownStore()) {
 		return false
@@ -187,6 +195,7 @@ func (l *lifecycle) destroy(r *replica, last remains) {
 // round does what has gathered.
 func (l *lifecycle) round() {
 	l.node.noteStores()
+	l.connect()
 	l.mu.Lock()
 	l.begun++
 	fresh := l.fresh
@@ -205,10 +214,26 @@ func (l *lifecycle) round() {
 	l.createAll(creates)
 
 	l.mu.Lock()
-	l.ended, l.swept = l.begun, fresh
+	l.ended, l.swept = l.begun, fresh && l.fresh
 	close(l.made)
 	l.made = make(chan struct{})
 	l.mu.Unlock()
+}
+
+// connect makes connections to all nodes stand that the registry has, and gives up those
+// to nodes that it has no longer.
+func (l *lifecycle) connect() {
+	var now []raftyard.NodeID
+	for _, rec := range l.node.registry.Nodes() {
+		if rec.ID == l.node.cfg.ID {
+			continue
+		}
+		now = append(now, rec.ID)
+		if _, there := slices.BinarySearch(l.peers, rec.ID); !there {
+			l.node.transport.Connect(rec.ID)
+		}
+	}
+	l.peers = now
 }
 
 // compare looks at what the registry has changed since the last time: groups to
@@ -244,6 +269,14 @@ func (l *lifecycle) setFresh() {
 	l.fresh = true
 	l.mu.Unlock()
 	l.poke()
+}
+
+// lost hears that this node is no member of the system group any more: what the registry
+// says here is not followed up.
+func (l *lifecycle) lost() {
+	l.mu.Lock()
+	l.fresh, l.swept = false, false
+	l.mu.Unlock()
 }
 
 func (l *lifecycle) compareGroup(rec *registry.Group) {
@@ -349,6 +382,9 @@ func (l *lifecycle) createWrite(c creation) write {
 		replica: storage.Replica{Group: c.group, Incarnation: c.incarnation, ID: c.id},
 	}
 	var m meta
+	if c.group == raftyard.SystemGroup {
+		m.Stores = l.node.noted.all() // a former replica may have noted them
+	}
 	if c.genesis != nil {
 		snap, hs := group.Genesis(*c.genesis)
 		m.State = group.State{Descriptor: *c.genesis, Index: snap.GetMetadata().GetIndex()}

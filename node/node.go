@@ -39,7 +39,8 @@ type Node struct {
 	sender    *snapshotSender
 	files     *background
 	lifecycle *lifecycle
-	registry  *registry.Registry
+	keeper    *keeper
+	registry  *registry.Registry // shows what the system group's replica has
 	workers   []*worker
 	metrics   counters
 	hints     leaderHints
@@ -49,6 +50,12 @@ type Node struct {
 
 	noted      noted
 	foreignLog limiter
+
+	systemReplica atomic.Uint64 // id of the latest replica of the system group
+
+	// outside is why this node takes no part in the cluster, as far as it is known.
+	outside      atomic.Pointer[outsideError]
+	announceNext time.Time // used by housekeeping alone
 
 	mu       sync.RWMutex
 	replicas map[raftyard.GroupID]*replica
@@ -119,8 +126,9 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	if err := n.checkLimits(); err != nil {
 		return err
 	}
-	n.registry = registry.New(n.genesisNodes(), n.registryChanged)
+	n.registry = registry.New(n.genesisNodes(), nil)
 	n.lifecycle = newLifecycle(n)
+	n.keeper = newKeeper(n)
 	n.files = newBackground(n.world)
 	n.committer = newCommitter(n.world, store, n.fail, n.writeRefused)
 	n.committer.start()
@@ -146,11 +154,13 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	}
 	close(n.opened)
 	n.lifecycle.start()
-	n.connectPeers()
+	n.lifecycle.poke()
 	n.bootstrapElection()
 	n.beside("clock", n.clock)
 	n.beside("reconcile", n.lifecycle.pokeNowAndThen)
 	n.beside("housekeeping", n.housekeeping)
+	n.beside("keeper", n.keeper.run)
+	n.beside("keep", n.keeper.pokeNowAndThen)
 	n.beside("disk", n.watchDisk)
 	if in != nil {
 		n.beside("keeper", n.keepStore)
@@ -204,19 +214,13 @@ func (n *Node) openTransport(in *world.World) error {
 // anything can be registered. Whose an address is, the handshake tells.
 func (n *Node) resolve(id raftyard.NodeID) (string, bool) {
 	rec, ok := n.registry.Node(id)
+	if rec.State == registry.NodeRemoved {
+		return "", false
+	}
 	if p, configured := n.cfg.peer(id); configured && p.Addr != rec.Peer && n.world.roll(3) == 0 {
 		return p.Addr, true
 	}
 	return rec.Peer, ok && rec.Peer != ""
-}
-
-// connectPeers makes connections to all nodes stand.
-func (n *Node) connectPeers() {
-	for _, rec := range n.registry.Nodes() {
-		if rec.ID != n.cfg.ID {
-			n.transport.Connect(rec.ID)
-		}
-	}
 }
 
 func (n *Node) genesisNodes() []registry.Node {
@@ -343,8 +347,11 @@ func nodeAttr(id raftyard.NodeID) slog.Attr      { return slog.Uint64("node", ui
 func errAttr(err error) slog.Attr                { return slog.Any("error", err) }
 func countAttr(c int) slog.Attr                  { return slog.Int("count", c) }
 func stepAttr(what string) slog.Attr             { return slog.String("what", what) }
-func bytesAttr(key string, v int64) slog.Attr    { return slog.Int64(key+"_bytes", v) }
-func stackAttr(stack []byte) slog.Attr           { return slog.String("stack", string(stack)) }
+func slogIDs(key string, ids []raftyard.NodeID) slog.Attr {
+	return slog.String(key, fmt.Sprint(ids))
+}
+func bytesAttr(key string, v int64) slog.Attr { return slog.Int64(key+"_bytes", v) }
+func stackAttr(stack []byte) slog.Attr        { return slog.String("stack", string(stack)) }
 
 // compile-time checks of what embedders rely on.
 var _ group.StateMachine = (*registry.Registry)(nil)

@@ -14,6 +14,7 @@ import (
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/mutant"
+	"github.com/raftyard/raftyard/node/registry"
 	"github.com/raftyard/raftyard/storage"
 )
 
@@ -24,14 +25,15 @@ const replicasName = "replicas"
 const systemKind = "system"
 
 // foundSystemGroup makes this node's replica of the system group at the node's
-// very first start. Its members come from the configuration, the same on every
-// node: it is the only group that is not grown from one seed.
+// very first start, if it is one of the founding nodes. Its members come from the
+// configuration, the same on every node: it is the only group that is not grown from
+// one seed.
 func (n *Node) foundSystemGroup() error {
 	if st, ok := n.store.Replica(raftyard.SystemGroup); ok {
 		if want := n.systemIncarnation(); st.Incarnation != want {
-			return fmt.Errorf("node: %w: the data directory was founded with another list of "+
-				"nodes; give the node its original list, and join further nodes through the API",
-				ErrInvalid)
+			return fmt.Errorf("node: %w: the data directory belongs to a cluster that was founded "+
+				"with another list of nodes than %d; give the node the original list, and join "+
+				"further nodes through the API", ErrInvalid, n.foundingIDs())
 		}
 		return nil
 	}
@@ -42,7 +44,7 @@ func (n *Node) foundSystemGroup() error {
 	d := n.systemDescriptor()
 	self, ok := d.MemberOn(n.cfg.ID)
 	if !ok {
-		return fmt.Errorf("node: %w: node %d is not among the founding nodes", ErrInvalid, n.cfg.ID)
+		return nil // it joins later, and founds nothing
 	}
 	c := creation{
 		group: raftyard.SystemGroup, incarnation: d.Incarnation, id: self.ID, genesis: &d,
@@ -82,7 +84,7 @@ func (n *Node) systemDescriptor() group.Descriptor {
 	}
 	for i, id := range ids {
 		role := group.Voter
-		if i >= maxSystemVoters {
+		if i >= systemVoters(len(ids)) {
 			role = group.Learner
 		}
 		d.Members = append(d.Members, group.Member{
@@ -108,9 +110,10 @@ func (n *Node) openReplicas(ctx context.Context) error {
 		}
 	}
 	n.resumePurges()
-	if r := n.replica(raftyard.SystemGroup); r == nil || !r.serving() {
-		return fmt.Errorf("node: the replica of the system group cannot be opened: %w",
-			r.goneReason())
+	// Without a replica of the system group the node waits to be given one, or has been
+	// taken out of the cluster.
+	if r := n.replica(raftyard.SystemGroup); r != nil && r.fault() != nil {
+		return fmt.Errorf("node: the replica of the system group cannot be opened: %w", r.fault())
 	}
 	return nil
 }
@@ -123,6 +126,9 @@ func (n *Node) openReplica(g raftyard.GroupID) error {
 		return fmt.Errorf("group %d: %w", g, ErrNoReplica)
 	}
 	r := n.newReplica(st)
+	if g == raftyard.SystemGroup {
+		n.systemReplica.Store(uint64(st.ID))
+	}
 	err := n.load(r, st)
 	switch {
 	case err == nil:
@@ -179,13 +185,26 @@ func (n *Node) env(st storage.Replica) group.Env {
 // factory finds the factory of a kind.
 func (n *Node) factory(kind string) (group.Factory, error) {
 	if kind == systemKind {
-		return func(group.Env) (group.StateMachine, error) { return n.registry, nil }, nil
+		return n.newSystemMachine, nil
 	}
 	f := n.cfg.Kinds[kind]
 	if f == nil {
 		return nil, fmt.Errorf("kind %q is not one of %q", kind, n.cfg.kindNames())
 	}
 	return f, nil
+}
+
+// newSystemMachine makes the state machine of a replica of the system group. The node
+// reads the registry of the latest one; an earlier one may still be busy with its end.
+func (n *Node) newSystemMachine(env group.Env) (group.StateMachine, error) {
+	var own *registry.Registry
+	own = registry.New(n.genesisNodes(), func() {
+		if n.systemReplica.Load() == uint64(env.Replica) {
+			n.registry.Show(own)
+			n.registryChanged()
+		}
+	})
+	return own, nil
 }
 
 // load makes a replica ready to run: its record, its state machine at the right

@@ -96,8 +96,9 @@ type view struct {
 type steering struct {
 	want     registry.Group // from the registry; zero ID: nothing known
 	known    bool
-	changing bool // a membership change of ours is under way
-	unmet    bool // the plan is not done
+	term     uint64 // in which want holds; of the system group alone
+	changing bool   // a membership change of ours is under way
+	unmet    bool   // the plan is not done
 	why      string
 	transfer *transfer
 }

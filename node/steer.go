@@ -56,7 +56,7 @@ func (w *worker) steer(r *replica) {
 	}
 	d := r.meta.State.Descriptor
 	want := group.Want{Voters: s.want.Voters, Learners: s.want.Learners}
-	if !s.known {
+	if !s.holds(r) {
 		if !d.IsJoint() {
 			s.unmet, s.why = false, ""
 			return
@@ -82,6 +82,11 @@ func (w *worker) steer(r *replica) {
 	case group.StepDone, group.StepWait:
 	}
 	w.touch(r)
+}
+
+// holds reports whether it is known what members the group shall have.
+func (s *steering) holds(r *replica) bool {
+	return s.known && (r.group != raftyard.SystemGroup || s.term == r.leader.Term)
 }
 
 // wantOf is the membership that a group has, or is about to have.

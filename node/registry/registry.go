@@ -216,8 +216,10 @@ func (r *Registry) Apply(batch []group.Command) ([]group.Result, error) {
 	return results, nil
 }
 
-// Reset makes the registry empty, as [New] returns it. It does not call onChange.
-func (r *Registry) Reset() { r.state.Store(&state{}) }
+// Show makes r show what o has now. It is for a registry that is only read, in front of
+// those that come one after the other as the state machines of replicas. It does not
+// call onChange.
+func (r *Registry) Show(o *Registry) { r.state.Store(o.state.Load()) }
 
 // Close implements [group.StateMachine]. Nothing needs to be released, and the
 // last state can still be read.

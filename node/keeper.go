@@ -1,0 +1,118 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/node/registry"
+)
+
+// keeper does what the leader of the system group does for the cluster: it brings the
+// system group's own members to what the registry wants. Whoever leads next begins from
+// what the registry and the groups are then; nothing else is remembered.
+type keeper struct {
+	node *Node
+	wake chan struct{}
+}
+
+func newKeeper(n *Node) *keeper { return &keeper{node: n, wake: make(chan struct{}, 1)} }
+
+// poke has the keeper look soon.
+func (k *keeper) poke() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pokeNowAndThen has it look though nothing has told of a change.
+func (k *keeper) pokeNowAndThen() {
+	k.node.world.every(k.node.running, reconcileEvery, k.poke)
+}
+
+// run looks until the node stops.
+func (k *keeper) run() {
+	n := k.node
+	for {
+		if _, from := await(n.world, k.wake, n.running.Done(), nil); from != fromValues {
+			return
+		}
+		k.look(n.running)
+	}
+}
+
+// look does what is to be done, if this node leads the system group.
+func (k *keeper) look(ctx context.Context) {
+	r, v := k.leading()
+	if r == nil || reachedWant(v.State.Descriptor, k.want(v)) {
+		return
+	}
+	// The registry here may be older than what is decided.
+	ctx, cancel := k.node.world.withTimeout(ctx, time.Second)
+	defer cancel()
+	if r.readBarrier(ctx) != nil {
+		return // it leads no longer, or cannot: the next look comes
+	}
+	now, v := k.leading()
+	if now != r {
+		return
+	}
+	want := k.want(v)
+	r.worker.steerSystem(r, v.Term, registry.Group{Voters: want.Voters, Learners: want.Learners})
+}
+
+// leading returns this node's replica of the system group if it leads.
+func (k *keeper) leading() (*replica, *view) {
+	r := k.node.replica(raftyard.SystemGroup)
+	if r == nil || !r.serving() {
+		return nil, nil
+	}
+	v := r.view.Load()
+	if !v.initialized() || v.Leader != r.id {
+		return nil, nil
+	}
+	return r, v
+}
+
+// want is what the members of the system group shall be, as far as is known here.
+func (k *keeper) want(v *view) group.Want {
+	live := k.node.liveNodes()
+	recs := k.node.registry.Nodes()
+	nodes := make([]systemNode, 0, len(recs))
+	for _, rec := range recs {
+		nodes = append(nodes, systemNode{
+			id: rec.ID, state: rec.State, live: live[rec.ID],
+		})
+	}
+	return systemWant(v.State.Descriptor, nodes)
+}
+
+// reachedWant reports whether the members are just those that are wanted.
+func reachedWant(d group.Descriptor, want group.Want) bool {
+	have := wantOf(d)
+	for _, ids := range [][]raftyard.NodeID{
+		have.Voters, have.Learners, want.Voters, want.Learners,
+	} {
+		slices.Sort(ids)
+	}
+	return !d.IsJoint() && slices.Equal(have.Voters, want.Voters) &&
+		slices.Equal(have.Learners, want.Learners)
+}
+
+// steerSystem tells the replica of the system group what members are wanted while it
+// leads in the term. Another term has another leader, or one that has looked again.
+func (w *worker) steerSystem(r *replica, term uint64, rec registry.Group) {
+	w.box.control(func() {
+		w.guard(r, "steer", func() {
+			if r.leader.Term != term {
+				return
+			}
+			r.steering.want, r.steering.known, r.steering.term = rec, true, term
+			w.steer(r)
+			w.touch(r)
+		})
+	})
+}

@@ -1,0 +1,141 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/node/registry"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// A node may run and take no part in the cluster: nobody has let it in yet, it was
+// removed, its directory is an older copy, or it is configured for another cluster. It
+// serves nobody then, and says why instead of waiting for a majority that cannot come.
+
+// outsideError says why a node takes no part in its cluster.
+type outsideError struct {
+	kind error
+	text string
+}
+
+func (e *outsideError) Error() string { return e.text }
+func (e *outsideError) Unwrap() error { return e.kind }
+
+func isOutside(err error) bool {
+	_, ok := errors.AsType[*outsideError](err)
+	return ok
+}
+
+// takeOutside notes why this node takes no part, if err says so.
+func (n *Node) takeOutside(err error) {
+	if e, ok := errors.AsType[*outsideError](err); ok && n.outside.Swap(e) == nil {
+		n.noteChange()
+	}
+}
+
+// standing returns why this node takes no part in the cluster, or nil: it does, or that
+// is not known.
+func (n *Node) standing() error {
+	if n.lifecycle.isFresh() {
+		return nil
+	}
+	if e := n.outside.Load(); e != nil {
+		return e
+	}
+	if e := n.refusedByPeers(); e != nil {
+		return e
+	}
+	if !n.belongs() {
+		return n.notYetMember()
+	}
+	return nil
+}
+
+// refusedByPeers returns what the others have against a connection with this node, if
+// none of them takes one.
+func (n *Node) refusedByPeers() *outsideError {
+	peers := n.transport.Peers()
+	if slices.ContainsFunc(peers, func(p transport.PeerStatus) bool { return p.Up }) {
+		return nil
+	}
+	for i := range peers {
+		ref, ok := errors.AsType[*transport.RefusalError](peers[i].LastError)
+		if ok && ref.Code == transport.RefusedStale {
+			return &outsideError{kind: ErrInvalid, text: "the others do not talk to this node: " +
+				ref.Text}
+		}
+	}
+	return nil
+}
+
+func (n *Node) notYetMember() *outsideError {
+	return &outsideError{kind: ErrNotReady, text: fmt.Sprintf(
+		"node %d is not a member of cluster %q yet: PUT /v1/nodes/%d {\"peer\": %q, \"http\": %q} "+
+			"on any node that is; this node then joins by itself",
+		n.cfg.ID, n.cfg.Cluster, n.cfg.ID, n.cfg.self().Addr, n.cfg.self().HTTP)}
+}
+
+func (n *Node) wasRemoved() *outsideError {
+	return &outsideError{kind: ErrNodeRemoved, text: fmt.Sprintf(
+		"node %d was removed from cluster %q; its id cannot be used again",
+		n.cfg.ID, n.cfg.Cluster)}
+}
+
+// olderCopy says that the directory was started more often than it knows itself.
+func (n *Node) olderCopy(boot uint64) *outsideError {
+	return &outsideError{kind: ErrInvalid, text: fmt.Sprintf(
+		"the data directory is an older copy: the cluster has seen start %d of it, and this is "+
+			"start %d; what it has acknowledged since the copy was made is not in it, so that it "+
+			"must not be used: put the newer directory back, or begin with an empty one",
+		boot, n.store.Identity().Boot)}
+}
+
+// checkStanding is called with the registry as it is now.
+func (n *Node) checkStanding(reg *registry.Registry) error {
+	rec, _ := reg.Node(n.cfg.ID)
+	var e *outsideError
+	switch {
+	case rec.State == registry.NodeRemoved:
+		e = n.wasRemoved()
+	case rec.Store == n.ownStore() && rec.Boot > n.store.Identity().Boot:
+		e = n.olderCopy(rec.Boot)
+	default:
+		return nil
+	}
+	n.takeOutside(e)
+	return e
+}
+
+// refusedBy makes an error of what the registry has against what this node has said of
+// itself.
+func (n *Node) refusedBy(res registry.Result) error {
+	switch {
+	case res.Code == registry.NotFound:
+		return n.notYetMember()
+	case res.Node.State == registry.NodeRemoved:
+		return n.wasRemoved()
+	case res.Node.Store == n.ownStore() && res.Node.Boot > n.store.Identity().Boot:
+		return n.olderCopy(res.Node.Boot)
+	}
+	return fmt.Errorf("%w: %s", ErrInvalid, res.Detail)
+}
+
+// otherFounding hears from a node whose system group is another than this node's could
+// be, though the clusters have one name: one of the two is configured with another list
+// of founding nodes.
+func (n *Node) otherFounding(from raftyard.NodeID) {
+	if n.foreignLog.due(n.world.now()) {
+		n.logger.Error("a node of the same cluster was founded with another list of nodes",
+			nodeAttr(from), slogIDs("founding_nodes_here", n.foundingIDs()))
+	}
+	if n.lifecycle.isFresh() {
+		return // this node is in step with the cluster: it is the other one
+	}
+	n.takeOutside(&outsideError{kind: ErrInvalid, text: fmt.Sprintf(
+		"this node is configured with the founding nodes %d, and node %d with others: the list "+
+			"must be the one that the cluster was founded with, and further nodes join through "+
+			"the API; a data directory that was started with a wrong list must be emptied",
+		n.foundingIDs(), from)})
+}

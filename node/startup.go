@@ -1,0 +1,185 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/node/registry"
+)
+
+const (
+	// announceEvery is how often a node that waits to be let in says where it is.
+	announceEvery = 5 * time.Second
+
+	// The log says what a start waits for after so long, and then ever more rarely.
+	firstComplaint = 3 * time.Second
+	lastComplaint  = 5 * time.Minute
+)
+
+// housekeeping brings the node into step with the cluster once the system group
+// answers: the registry is read, this node's addresses are in it, and the
+// configured groups exist. After that it looks for replicas that were removed and
+// have not been told. It begins anew if this node ceases to be a member of the system
+// group.
+func (n *Node) housekeeping() {
+	ctx := n.running
+	for n.settle(ctx) {
+		n.ready.Store(true)
+		n.noteChange()
+		for n.lifecycle.isFresh() && n.world.sleep(ctx, strayEvery) {
+			n.cleanStrays(ctx)
+		}
+		n.ready.Store(false)
+	}
+}
+
+// settle does what is to be done before the node is ready. It is false when the node
+// stops before.
+func (n *Node) settle(ctx context.Context) bool {
+	steps := []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"read the registry", n.refresh},
+		{"register the nodes", n.registerNodes},
+		{"create the configured groups", n.createConfigured},
+	}
+	patience := complaints{next: n.world.now().Add(firstComplaint), pause: firstComplaint}
+	for _, step := range steps {
+		for err := step.do(ctx); err != nil; err = step.do(ctx) {
+			if patience.due(n.world.now()) {
+				n.complain(step.name, err)
+			}
+			if !n.world.sleep(ctx, n.cfg.TickInterval) {
+				return false
+			}
+		}
+		n.logger.Debug("start-up step done", stepAttr(step.name))
+	}
+	return ctx.Err() == nil
+}
+
+// complaints say when to complain: soon, and then ever more rarely.
+type complaints struct {
+	next  time.Time
+	pause time.Duration
+}
+
+func (c *complaints) due(now time.Time) bool {
+	if now.Before(c.next) {
+		return false
+	}
+	c.pause = min(2*c.pause, lastComplaint)
+	c.next = now.Add(c.pause)
+	return true
+}
+
+// complain says what a start waits for.
+func (n *Node) complain(step string, err error) {
+	if why := n.standing(); why != nil {
+		n.logger.Warn("this node takes no part in the cluster", errAttr(why))
+		return
+	}
+	n.logger.Warn("waiting for a majority of the system group", stepAttr(step),
+		slog.Int("connected", n.countLive()), slog.Int("nodes", len(n.registry.Nodes())),
+		errAttr(err))
+}
+
+// refresh reads the registry linearizably, once. From then on what it says may
+// be used against what is on this node's disk.
+func (n *Node) refresh(parent context.Context) error {
+	ctx, cancel := n.world.withTimeout(parent, time.Second)
+	defer cancel()
+	err := View(ctx, n, raftyard.SystemGroup, Linearizable, n.checkStanding)
+	switch {
+	case err == nil:
+		n.outside.Store(nil)
+		n.lifecycle.setFresh()
+		return n.lifecycle.settle(parent)
+	case isOutside(err) || !n.mayAnnounce():
+		return err
+	}
+	refusal := n.announce(parent)
+	if refusal != nil {
+		n.takeOutside(refusal)
+	}
+	return errors.Join(err, refusal)
+}
+
+// mayAnnounce reports whether this node shall tell where it is. One that waits to be
+// let in does not do so all the time: each time is an entry in the log.
+func (n *Node) mayAnnounce() bool {
+	if n.belongs() {
+		return true
+	}
+	now := n.world.now()
+	if n.countLive() == 1 || now.Before(n.announceNext) {
+		return false
+	}
+	n.announceNext = now.Add(announceEvery)
+	return true
+}
+
+// belongs reports whether this node is a member of the cluster by itself: one of those
+// that it was founded with, or one that has been let in.
+func (n *Node) belongs() bool {
+	r := n.replica(raftyard.SystemGroup)
+	return n.cfg.founds() || r != nil && r.view.Load().initialized()
+}
+
+// announce tells the system group where this node is, by requests. It is for a
+// node that has moved: those that it reaches do not reach it, so that its own
+// replica hears of no leader, and cannot pass anything on to one. It returns what
+// a node had against that, nil if one took it or none was reached. Nobody becomes a
+// member of the cluster by that.
+func (n *Node) announce(ctx context.Context) (refusal error) {
+	ctx, cancel := n.world.withTimeout(ctx, time.Second)
+	defer cancel()
+	set := registry.SetNode{Node: n.self(), IfPresent: !n.belongs()}
+	p := group.Proposal{ID: n.newMessageID(), Data: registry.EncodeSetNode(set)}
+	tried := map[raftyard.NodeID]bool{0: true, n.cfg.ID: true}
+	next := n.registry.Nodes()
+	for len(next) > 0 && ctx.Err() == nil {
+		to := next[0].ID
+		next = next[1:]
+		if tried[to] {
+			continue
+		}
+		tried[to] = true
+		res, err := n.proposeAt(ctx, to, raftyard.SystemGroup, p)
+		if err == nil {
+			return n.answered(res)
+		}
+		if errors.Is(err, ErrInvalid) {
+			refusal = err // such as: this directory is not the one that is known
+		}
+		// Saying it twice does no harm: a further node may be asked after any error.
+		if nl, ok := errors.AsType[*NotLeaderError](err); ok && !tried[nl.Leader] {
+			next = slices.Insert(next, 0, registry.Node{ID: nl.Leader})
+		}
+	}
+	return refusal
+}
+
+// answered returns what the registry had against an announcement, or nil.
+func (n *Node) answered(res group.Result) error {
+	out, err := registry.DecodeResult(res.Data)
+	if err != nil || out.Code == registry.OK || out.Code == registry.Created {
+		return err
+	}
+	return n.refusedBy(out)
+}
+
+// self is what this node's configuration says of itself.
+func (n *Node) self() registry.Node {
+	p, id := n.cfg.self(), n.store.Identity()
+	return registry.Node{
+		ID: p.ID, Peer: p.Addr, HTTP: p.HTTP, Labels: p.Labels,
+		Store: raftyard.StoreID(id.Store), Boot: id.Boot,
+	}
+}
