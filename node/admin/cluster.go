@@ -6,38 +6,12 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/client"
 	"github.com/raftyard/raftyard/node"
 )
 
 func (h *Handler) getStatus(c *call) error {
 	return c.send(http.StatusOK, h.cfg.Node.Status(c.r.Context()))
-}
-
-// nodeListing is the answer to a list of nodes.
-type nodeListing struct {
-	Nodes []node.NodeStatus `json:"nodes"`
-}
-
-func (h *Handler) listNodes(c *call) error {
-	nodes := h.cfg.Node.Nodes(c.r.Context())
-	if nodes == nil {
-		nodes = []node.NodeStatus{}
-	}
-	return c.send(http.StatusOK, nodeListing{Nodes: nodes})
-}
-
-func (h *Handler) getNode(c *call) error {
-	id, err := pathID(c.r.PathValue("id"), "node", 1)
-	if err != nil {
-		return err
-	}
-	status, err := h.cfg.Node.NodeStatus(c.r.Context(), raftyard.NodeID(id))
-	if err != nil {
-		return err
-	}
-	return c.send(http.StatusOK, status)
 }
 
 // livez tells a supervisor whether to restart the process. It asks nothing but

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -35,6 +36,7 @@ type fakeNode struct {
 	stored node.GroupStatus // what Group answers
 	// groupErr is the answer of Group alone.
 	groupErr error
+	nodeErr  error         // the answer of NodeStatus alone
 	block    chan struct{} // when not nil, Group waits for it or for the context
 	left     time.Duration // until the deadline of the last SetMembers
 }
@@ -86,10 +88,18 @@ func (f *fakeNode) DeleteGroup(_ context.Context, id raftyard.GroupID) error {
 	return f.note("delete " + id.String())
 }
 
+func (f *fakeNode) PutNode(_ context.Context, spec node.NodeSpec) (bool, error) {
+	return !f.exists, f.note(fmt.Sprint("put node ", spec.ID, " ", spec.Peer, " ", spec.HTTP, " ",
+		spec.Labels))
+}
+
 func (f *fakeNode) SetMembers(
-	ctx context.Context, id raftyard.GroupID, _ node.Members, wait bool,
+	ctx context.Context, id raftyard.GroupID, m node.Members, wait bool,
 ) (node.GroupStatus, error) {
 	call := "members " + id.String()
+	if m.Force {
+		call += " force"
+	}
 	deadline, ok := ctx.Deadline()
 	if wait && ok {
 		call += " wait"
@@ -134,7 +144,7 @@ func (f *fakeNode) Nodes(context.Context) []node.NodeStatus { return nil }
 func (f *fakeNode) NodeStatus(
 	_ context.Context, id raftyard.NodeID,
 ) (node.NodeStatus, error) {
-	return node.NodeStatus{ID: id}, f.note("node " + id.String())
+	return node.NodeStatus{ID: id}, errors.Join(f.note("node "+id.String()), f.nodeErr)
 }
 
 func (f *fakeNode) Ready() (bool, []node.Check) { return f.ready, f.checks }

@@ -22,7 +22,7 @@ func FuzzBodies(f *testing.F) {
 		`{"then":[{"op":"put","key":"k","value_base64":"gA=="},{"op":"get","key":"k"}]}`,
 		`{"then":[{"op":"put","key":"\ud800","value":"` + "\xff" + `"}],"else":[null]}`,
 		"{\"then\":\t[\r\n{\"op\":1}]}", `{"THEN":[],"then":[]}`, `{"a":`, "\xef\xbb\xbf{}",
-		`{"":0}`,
+		`{"":0}`, `{"peer":"a:1","http":"b:2","labels":{"zone":"a","zone":"b"}}`,
 	} {
 		f.Add([]byte(body))
 	}
@@ -31,6 +31,7 @@ func FuzzBodies(f *testing.F) {
 		{http.MethodPut, "/v1/groups/7/members"},
 		{http.MethodPost, "/v1/groups/7/transfer"},
 		{http.MethodPost, "/v1/groups/7/txn"},
+		{http.MethodPut, "/v1/nodes/4"},
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		h, _, _ := newHandler(t, Config{})

@@ -11,8 +11,10 @@ import (
 // A Node is what the handler serves. [node.Node] is one.
 type Node interface {
 	Groups
+	Members
 	Replicas
 	Cluster
+	Nodes
 }
 
 // Groups is the registry of groups.
@@ -21,6 +23,10 @@ type Groups interface {
 	Group(ctx context.Context, id raftyard.GroupID) (node.GroupStatus, error)
 	CreateGroup(ctx context.Context, spec node.Spec) (created bool, err error)
 	DeleteGroup(ctx context.Context, id raftyard.GroupID) error
+}
+
+// Members says which nodes shall hold a group.
+type Members interface {
 	SetMembers(
 		ctx context.Context, id raftyard.GroupID, m node.Members, wait bool,
 	) (node.GroupStatus, error)
@@ -41,6 +47,11 @@ type Cluster interface {
 	NodeStatus(ctx context.Context, id raftyard.NodeID) (node.NodeStatus, error)
 	Ready() (bool, []node.Check)
 	Live() error
+}
+
+// Nodes has nodes join.
+type Nodes interface {
+	PutNode(ctx context.Context, spec node.NodeSpec) (created bool, err error)
 }
 
 // A KeyValues is the data of the groups of kind kv. [kv.Client] is one.

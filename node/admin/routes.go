@@ -31,8 +31,15 @@ func (h *Handler) clusterRoutes() {
 	h.handle(http.MethodGet, &route{
 		pattern: "/v1/nodes", serve: h.listNodes, does: "the nodes",
 	})
-	h.handle(http.MethodGet, &route{
-		pattern: "/v1/nodes/{id}", serve: h.getNode, does: "one node",
+	h.nodeRoutes()
+}
+
+func (h *Handler) nodeRoutes() {
+	const one = "/v1/nodes/{id}"
+	h.handle(http.MethodGet, &route{pattern: one, serve: h.getNode, does: "one node"})
+	h.handle(http.MethodPut, &route{
+		pattern: one, serve: h.putNode, changes: true,
+		does: "have a node join, or change where it is reached",
 	})
 }
 
@@ -49,12 +56,10 @@ func (h *Handler) groupRoutes() {
 		pattern: one, serve: h.createGroup, changes: true, does: "create a group",
 	})
 	h.handle(http.MethodDelete, &route{
-		pattern: one, serve: h.deleteGroup, changes: true, does: "delete a group everywhere",
+		pattern: one, serve: h.deleteGroup, changes: true,
+		does: "delete a group everywhere",
 	})
-	h.handle(http.MethodPut, &route{
-		pattern: one + "/members", serve: h.setMembers, changes: true,
-		params: []string{"wait"}, does: "set the wanted members",
-	})
+	h.memberRoutes()
 	h.handle(http.MethodPost, &route{
 		pattern: one + "/transfer", serve: h.transferLeader, changes: true,
 		does: "hand the leadership over",
@@ -69,6 +74,14 @@ func (h *Handler) groupRoutes() {
 	h.handle(http.MethodGet, &route{
 		pattern: one + "/hash", serve: h.getHash, params: []string{"index"},
 		does: "content hash of the state machine on this node",
+	})
+}
+
+func (h *Handler) memberRoutes() {
+	const one = "/v1/groups/{id}"
+	h.handle(http.MethodPut, &route{
+		pattern: one + "/members", serve: h.setMembers, changes: true,
+		params: []string{"wait"}, does: "set the wanted members",
 	})
 }
 
@@ -129,7 +142,6 @@ func (h *Handler) vitalRoutes() {
 // client shall read that, not that there is no such path.
 func (h *Handler) later() {
 	for _, l := range []struct{ method, path string }{
-		{http.MethodPut, "/v1/nodes/{id}"},
 		{http.MethodDelete, "/v1/nodes/{id}"},
 		{http.MethodPost, "/v1/nodes/{id}/drain"},
 		{http.MethodPost, "/v1/nodes/{id}/undrain"},
