@@ -48,6 +48,10 @@ type Config struct {
 	// Schedule are the faults. Nil: those that the seed makes. Empty: none.
 	Schedule Schedule
 
+	// LifeCycle has groups, members and replicas come and go all the time, amid faults,
+	// rather than everything fail now and then.
+	LifeCycle bool
+
 	// Kinds are the state machines of groups, of which the seed takes one for each.
 	// Default: registers in memory, and on disk.
 	//

@@ -27,6 +27,7 @@ const (
 const (
 	streamAudit = 500 + iota
 	streamMore  // faults beside those of streamSchedule
+	streamLife  // of [Config.LifeCycle]
 )
 
 func newDice(seed, stream uint64) *mathrand.Rand {

@@ -39,8 +39,12 @@ const (
 	LagBehind FaultKind = "lag"      // Node is isolated until a group has cut its log behind it
 	Transfer  FaultKind = "transfer" // Group is led by Node
 	Members   FaultKind = "members"  // Group gets the voters in the set N, learners in the set M
+	Replace   FaultKind = "replace"  // as members, by somebody who names the epoch
 	Snapshot  FaultKind = "snapshot" // Node takes a snapshot of Group
-	Recreate  FaultKind = "recreate" // a group of its own is deleted, and created again
+	Create    FaultKind = "create"   // Group, which comes and goes, is created
+	Delete    FaultKind = "delete"   // Group, which comes and goes, is deleted
+	Recreate  FaultKind = "recreate" // Group, or one of its own, is deleted, and created again
+	Contest   FaultKind = "contest"  // some create and delete one group at the same time, M times
 )
 
 // A Fault is something that is done at a time. Which fields mean something depends

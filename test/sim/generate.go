@@ -47,17 +47,30 @@ func generateMore(s *setup, d *rand.Rand) Schedule {
 		return m.out
 	}
 	for range 1 + d.IntN(3) {
-		f := Fault{
-			At: m.at(), Kind: Clock, Node: m.node(), For: m.between(time.Millisecond, time.Second),
-		}
-		if most := uint64(1) << (4 + d.IntN(31)); d.IntN(2) == 0 {
-			f.N = 1 + d.Uint64N(most) // up to half a year, as likely as a second
-		} else {
-			f.M = 1 + d.Uint64N(most)
-		}
-		m.out = append(m.out, f)
+		m.clock()
 	}
 	return m.out
+}
+
+// clock adds that a clock is set.
+func (m *maker) clock() {
+	f := Fault{
+		At: m.at(), Kind: Clock, Node: m.node(), For: m.between(time.Millisecond, time.Second),
+	}
+	if most := uint64(1) << (4 + m.d.IntN(31)); m.d.IntN(2) == 0 {
+		f.N = 1 + m.d.Uint64N(most) // up to half a year, as likely as a second
+	} else {
+		f.M = 1 + m.d.Uint64N(most)
+	}
+	m.out = append(m.out, f)
+}
+
+// scheduleOf returns what happens in a run.
+func scheduleOf(s *setup, c *Config) Schedule {
+	if c.LifeCycle {
+		return generateLife(s, newDice(c.Seed, streamLife))
+	}
+	return faultsOf(s, c.Seed)
 }
 
 // faultsOf returns the faults of a seed.
@@ -153,7 +166,7 @@ func (m *maker) add(kind FaultKind) {
 		f.Group, f.For = m.group(), 4*time.Second
 	case Transfer, Snapshot:
 		f.Group = m.group()
-	case Members:
+	case Members, Replace:
 		f.Node, f.Group, f.N, f.M = 0, m.group(), m.set(), m.set()
 	case Recreate:
 		f.Node, f.N = 0, m.d.Uint64N(16)

@@ -10,7 +10,6 @@ import (
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/node"
-	"github.com/raftyard/raftyard/node/registry"
 	"github.com/raftyard/raftyard/test/sim/internal/check"
 )
 
@@ -22,15 +21,29 @@ type groupInfo struct {
 	generation  int             // counts its creations
 	created     bool            // the registry has it
 	dying       bool            // it is being deleted, or created again
+	gone        bool            // it was deleted, and is not to come again
 	own         bool            // it comes and goes
-	busy        bool            // somebody changes its members
+	busy        int             // so many change its members
+	unsure      bool            // nobody knows which members are wanted
+	contests    int             // so many create and delete it
 
 	wish node.Members      // what its members were last asked to be
 	last map[string]string // a value that each key has had
 }
 
 // moving reports whether the group is about to be another, or elsewhere.
-func (g *groupInfo) moving() bool { return !g.created || g.dying || g.busy }
+func (g *groupInfo) moving() bool {
+	return !g.created && !g.gone || g.dying || g.busy > 0 || g.unsure
+}
+
+// settled reports whether nobody is about to create or delete the group, or to change
+// its members.
+func (g *groupInfo) settled() bool { return (g.created || g.gone) && !g.dying && g.busy == 0 }
+
+// begin says that the group is there.
+func (g *groupInfo) begin() {
+	g.created, g.dying, g.gone, g.unsure = true, false, false, g.busy > 0
+}
 
 // wished reports whether the voters are those that the group was asked to have.
 func (g *groupInfo) wished(voters []group.Member) bool {
@@ -49,9 +62,6 @@ func (w *World) without(m node.Members) node.Members {
 	m.Learners = slices.DeleteFunc(slices.Clone(m.Learners), lost)
 	return m
 }
-
-// ownGroup is the group that comes and goes.
-const ownGroup raftyard.GroupID = 100
 
 // plan makes the groups that shall be.
 func (w *World) plan() {
@@ -86,17 +96,14 @@ func (w *World) create(g *groupInfo) {
 	for w.decide(g); w.host(g.seed).lost; w.decide(g) {
 		w.remove(g)
 	}
-	g.created, g.dying = true, false
+	g.begin()
 	w.log(0, "created", fmt.Sprintf("group %d as %v with %v", g.id, g.incarnation, g.wish))
 	w.wanted(g)
 }
 
 // decide has the registry decide that there is a group, and learns what it is.
 func (w *World) decide(g *groupInfo) {
-	spec := node.Spec{
-		ID: g.id, Kind: w.kindOf(g.id), Voters: g.wish.Voters, Learners: g.wish.Learners,
-		SnapshotEntries: w.setup.snapshotEntries, TrailingEntries: w.setup.trailing,
-	}
+	spec := w.spec(g, g.wish)
 	for {
 		err := w.admin(func(ctx context.Context, n *node.Node) error {
 			_, err := n.CreateGroup(ctx, spec)
@@ -109,19 +116,20 @@ func (w *World) decide(g *groupInfo) {
 	}
 }
 
+// spec says what a group is when it begins.
+func (w *World) spec(g *groupInfo, m node.Members) node.Spec {
+	return node.Spec{
+		ID: g.id, Kind: w.kindOf(g.id), Voters: m.Voters, Learners: m.Learners,
+		SnapshotEntries: w.setup.snapshotEntries, TrailingEntries: w.setup.trailing,
+	}
+}
+
 // learn asks the registry which incarnation a group has, and where it begins.
 func (w *World) learn(g *groupInfo) bool {
-	err := w.admin(func(ctx context.Context, n *node.Node) error {
-		return node.View(ctx, n, raftyard.SystemGroup, node.Linearizable,
-			func(reg *registry.Registry) error {
-				rec, ok := reg.Group(g.id)
-				if !ok || rec.Deleted {
-					return node.ErrGroupNotFound
-				}
-				g.incarnation, g.seed = rec.Incarnation, rec.Seed
-				return nil
-			})
-	})
+	rec, err := w.record(g)
+	if err == nil {
+		g.incarnation, g.seed = rec.Incarnation, rec.Seed
+	}
 	return err == nil
 }
 
@@ -136,28 +144,6 @@ func (w *World) wanted(g *groupInfo) {
 func (w *World) admin(fn func(context.Context, *node.Node) error) error {
 	c := &Client{w: w, dice: w.luck}
 	return c.Do("administer", fn)
-}
-
-// recreate deletes the group that comes and goes, and creates it again elsewhere.
-func (w *World) recreate(bits uint64) {
-	i := slices.IndexFunc(w.groups, func(g *groupInfo) bool { return g.id == ownGroup })
-	if i < 0 {
-		g := &groupInfo{id: ownGroup, own: true, last: make(map[string]string)}
-		g.wish = w.someMembers(bits, 0)
-		w.groups = append(w.groups, g)
-		w.create(g)
-		return
-	}
-	g := w.groups[i]
-	if g.dying || !g.created {
-		return
-	}
-	g.dying = true
-	w.remove(g)
-	g.generation++
-	clear(g.last)
-	g.wish = w.someMembers(bits, 0)
-	w.create(g)
 }
 
 // remove has a group deleted, for as long as it takes.
@@ -176,13 +162,15 @@ func (w *World) remove(g *groupInfo) {
 	w.counts.Recreate++
 }
 
-// setMembers asks for other members of a group, once.
+// setMembers asks for other members of a group, once. Which are wanted after that is
+// known if it was alone, and has succeeded: what was asked before is then too late.
 func (w *World) setMembers(g *groupInfo, m node.Members) error {
-	g.wish = m
+	g.wish, g.unsure = m, true
 	err := w.admin(func(ctx context.Context, n *node.Node) error {
 		_, err := n.SetMembers(ctx, g.id, m, false)
 		return err
 	})
+	g.unsure = g.unsure && (err != nil || g.busy > 1)
 	w.log(0, "members", fmt.Sprintf("of group %d: %v: %v", g.id, m, err))
 	return err
 }
@@ -208,14 +196,19 @@ func (w *World) settle() (done func() bool) {
 		left++
 		w.clients.Go(fmt.Sprintf("settle group %d", g.id), func() {
 			defer func() { left-- }()
-			w.await(func() bool { return g.created && !g.dying && !g.busy })
-			for w.setMembers(g, w.without(g.wish)) != nil {
+			w.await(g.settled)
+			if g.id == contested {
+				w.reconsider(g)
+			}
+			for !g.gone && w.setMembers(g, w.without(g.wish)) != nil {
 				w.clients.Sleep(context.Background(), 100*time.Millisecond)
 				// A change that cannot be reached any more, because of a disk that is
 				// lost, is replaced by whoever knows how far it has come.
 				g.wish.ExpectEpoch = w.epoch(g)
 			}
-			w.wanted(g)
+			if !g.gone {
+				w.wanted(g)
+			}
 		})
 	}
 	return func() bool { return left == 0 }

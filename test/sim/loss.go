@@ -56,7 +56,9 @@ func (w *World) spend(f *Fault, ripe func(*host) bool, lose func(*host)) {
 // one, be known to all, and be one of three voters at the least wherever it is one.
 // No group may be about to begin on it. While members are changed nobody can tell.
 func (w *World) dispensable(id raftyard.NodeID) bool {
-	begins := func(g *groupInfo) bool { return g.moving() || g.seed == id && w.unfounded(g) }
+	begins := func(g *groupInfo) bool {
+		return g.moving() || !g.gone && g.seed == id && w.unfounded(g)
+	}
 	if len(w.hosts) < 3 || slices.ContainsFunc(w.groups, begins) {
 		return false
 	}
@@ -70,7 +72,7 @@ func (w *World) dispensable(id raftyard.NodeID) bool {
 			voters := d.Voters()
 			in := slices.ContainsFunc(voters, func(m group.Member) bool { return m.Node == id })
 			if d.IsJoint() || (in && len(voters) < 3) ||
-				(d.Group != raftyard.SystemGroup && (g == nil || g.busy || !g.wished(voters))) {
+				(d.Group != raftyard.SystemGroup && (g == nil || !g.wished(voters))) {
 				return false
 			}
 		}

@@ -38,10 +38,8 @@ var faultActions = map[FaultKind]func(w *World, f *Fault){
 	Cut: activate, Split: activate, Isolate: activate, Flaky: activate, SlowNet: activate,
 	LagBehind: lagBehind,
 
-	Transfer: transferLeader, Members: changeMembers, Snapshot: takeSnapshot,
-	Recreate: func(w *World, f *Fault) {
-		w.clients.Go("recreate", func() { w.recreate(f.N) })
-	},
+	Transfer: transferLeader, Members: changeMembers, Replace: changeMembers,
+	Snapshot: takeSnapshot, Create: renew, Delete: renew, Recreate: renew, Contest: contest,
 }
 
 // unleash sets when each fault comes.
@@ -59,9 +57,15 @@ func (w *World) unleash(s Schedule) {
 // fits reports whether the fault is about what there is.
 func (w *World) fits(f *Fault) bool {
 	n := raftyard.NodeID(len(w.hosts))
-	needsNode := f.Kind != CrashAll && f.Kind != Split && f.Kind != Flaky && f.Kind != SlowNet &&
-		f.Kind != Tear && f.Kind != Members && f.Kind != Recreate && f.Kind != Usurp
-	return f.Node <= n && f.Peer <= n && (f.Node != 0 || !needsNode)
+	switch f.Kind {
+	case CrashAll, Split, Flaky, SlowNet, Tear, Usurp, Members, Replace, Create, Delete, Recreate,
+		Contest:
+	default:
+		if f.Node == 0 {
+			return false
+		}
+	}
+	return f.Node <= n && f.Peer <= n
 }
 
 // inject does what a fault says.
@@ -311,14 +315,21 @@ func takeSnapshot(w *World, f *Fault) {
 }
 
 func changeMembers(w *World, f *Fault) {
-	g := w.group(f.Group)
-	if g == nil || g.busy {
+	g, most := w.group(f.Group), 1
+	if w.cfg.LifeCycle {
+		most = 3
+	}
+	if g == nil || g.busy >= most {
 		return
 	}
-	g.busy = true
+	g.busy++
 	w.clients.Go("members", func() {
-		defer func() { g.busy = false }()
-		_ = w.setMembers(g, w.membersOf(f)) // settled after the last fault
+		defer func() { g.busy-- }()
+		m := w.membersOf(f)
+		if f.Kind == Replace {
+			m.ExpectEpoch = w.epoch(g)
+		}
+		_ = w.setMembers(g, m) // settled after the last fault
 	})
 }
 

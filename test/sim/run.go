@@ -22,7 +22,8 @@ type Result struct {
 	Network  simnet.Counts
 	Setup    string
 
-	Ops, Clients int // as in Config
+	Ops, Clients int  // as in Config
+	LifeCycle    bool // as in Config
 
 	own     bool            // of a program of its own
 	verdict *linear.Verdict // on the history; nil if it was not judged
@@ -38,7 +39,7 @@ func Run(cfg Config) (*Result, error) {
 	defer w.close()
 	schedule := cfg.Schedule
 	if schedule == nil {
-		schedule = faultsOf(&w.setup, cfg.Seed)
+		schedule = scheduleOf(&w.setup, &cfg)
 	}
 	w.run(schedule)
 	w.counts.Checked = w.check.Tally()
@@ -46,7 +47,7 @@ func Run(cfg Config) (*Result, error) {
 		Seed: cfg.Seed, Failure: w.result(), Hash: w.trace.Hash(), Schedule: schedule,
 		Trace: w.trace.String(), Turns: w.turns.Turns(), Time: w.turns.Time(),
 		Counts: w.counts, Network: w.net.Counts(), Setup: fmt.Sprintf("%+v", w.setup),
-		Ops: w.setup.ops, Clients: w.setup.clients,
+		Ops: w.setup.ops, Clients: w.setup.clients, LifeCycle: cfg.LifeCycle,
 		own: w.cfg.Workload != nil, verdict: w.verdict,
 	}, nil
 }
@@ -83,6 +84,7 @@ func (w *World) run(s Schedule) {
 		return
 	}
 	w.stopAll()
+	w.inspect()
 	w.finish()
 }
 

@@ -19,9 +19,10 @@ import (
 
 var (
 	seedFlag     = flag.Uint64("seed", 1, "the seed that TestSeed runs")
-	fromFlag     = flag.Uint64("from", 1, "the first seed of TestSeeds")
-	seedsFlag    = flag.Int("seeds", 0, "how many seeds TestSeeds runs; default 100 or 500")
-	jobsFlag     = flag.Int("jobs", 1, "in how many processes TestSeeds runs them")
+	lifeFlag     = flag.Bool("lifecycle", false, "TestSeed runs a seed of TestLifeCycle")
+	fromFlag     = flag.Uint64("from", 1, "the first seed of TestSeeds and TestLifeCycle")
+	seedsFlag    = flag.Int("seeds", 0, "how many seeds these run; default 100 or 500")
+	jobsFlag     = flag.Int("jobs", 1, "in how many processes these run them")
 	opsFlag      = flag.Int("ops", 0, "what each client of TestSeed asks")
 	clientsFlag  = flag.Int("clients", 0, "how many clients TestSeed has")
 	hashesFlag   = flag.Bool("hashes", false, "show the hash of each seed, to compare runs")
@@ -36,7 +37,9 @@ func TestMain(m *testing.M) {
 
 // TestSeed runs one seed and shows what happens.
 func TestSeed(t *testing.T) {
-	cfg := Config{Seed: *seedFlag, Ops: *opsFlag, Clients: *clientsFlag}
+	cfg := Config{
+		Seed: *seedFlag, LifeCycle: *lifeFlag, Ops: *opsFlag, Clients: *clientsFlag,
+	}
 	if testing.Verbose() {
 		cfg.Live = os.Stderr
 	}
@@ -63,7 +66,14 @@ func TestSeed(t *testing.T) {
 // TestSeeds runs many seeds, each under the faults that it makes. Of each kind of
 // failure it shows the first one, made as small as possible, and lists the others.
 // With -jobs it does so in several processes.
-func TestSeeds(t *testing.T) {
+func TestSeeds(t *testing.T) { runSeeds(t, Config{}) }
+
+// TestLifeCycle is TestSeeds with schedules of groups, members and replicas that come
+// and go.
+func TestLifeCycle(t *testing.T) { runSeeds(t, Config{LifeCycle: true}) }
+
+func runSeeds(t *testing.T, cfg Config) {
+	t.Helper()
 	if *jobsFlag > 1 {
 		runJobs(t)
 		return
@@ -72,7 +82,7 @@ func TestSeeds(t *testing.T) {
 	also := make(map[string][]uint64)
 	var sum totals
 	for i := range seedCount() {
-		cfg := Config{Seed: *fromFlag + uint64(i)}
+		cfg.Seed = *fromFlag + uint64(i)
 		r, err := Run(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +110,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// seedCount is how many seeds TestSeeds runs.
+// seedCount is how many seeds TestSeeds and TestLifeCycle run.
 func seedCount() int {
 	switch {
 	case *seedsFlag > 0:
@@ -200,7 +210,7 @@ func runJobs(t *testing.T) {
 	defer wg.Wait()
 	for job := range *jobsFlag {
 		wg.Go(func() {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSeeds$",
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$",
 				"-test.v", "-test.timeout=0",
 				fmt.Sprintf("-from=%d", *fromFlag+uint64(job*each)),
 				fmt.Sprintf("-seeds=%d", each), fmt.Sprintf("-shrink=%d", *shrinkFlag))
@@ -217,11 +227,12 @@ func runJobs(t *testing.T) {
 // TestDeterminism runs seeds twice and compares everything that has happened.
 func TestDeterminism(t *testing.T) {
 	for seed := range uint64(20) {
-		a, err := Run(Config{Seed: seed})
+		cfg := Config{Seed: seed, LifeCycle: seed%2 != 0}
+		a, err := Run(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := Run(Config{Seed: seed})
+		b, err := Run(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

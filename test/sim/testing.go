@@ -72,9 +72,13 @@ func (r *Result) Report() string {
 			"with Config{Seed: %d}; Live: os.Stderr shows all events\n",
 			r.Seed, r.Ops, r.Clients, r.Seed)
 	}
+	seed := fmt.Sprintf("-seed %d", r.Seed)
+	if r.LifeCycle {
+		seed = "-lifecycle " + seed
+	}
 	return text + fmt.Sprintf("run it again, with the faults in a file:\n"+
-		"  go test ./test/sim -run 'TestSeed$' -seed %d -ops %d -clients %d -schedule file -v\n"+
+		"  go test ./test/sim -run 'TestSeed$' %s -ops %d -clients %d -schedule file -v\n"+
 		"and with all of the seed's own faults:\n"+
-		"  go test ./test/sim -run 'TestSeed$' -seed %d -v\n",
-		r.Seed, r.Ops, r.Clients, r.Seed)
+		"  go test ./test/sim -run 'TestSeed$' %s -v\n",
+		seed, r.Ops, r.Clients, seed)
 }

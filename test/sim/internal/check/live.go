@@ -40,6 +40,7 @@ func (c *Checker) Unsettled() []Violation {
 			u.add(Progress, "group %d was never founded", id)
 		}
 	}
+	u.purged(c)
 	for _, id := range sortedKeys(c.requests) {
 		u.add(Resolved, "request %d has no answer: %s", id, c.requests[id])
 	}
@@ -93,6 +94,7 @@ func (u *unsettled) group(c *Checker, g *groupState) {
 		return
 	}
 	d := g.changes[len(g.changes)-1].members
+	u.members(g, d)
 	healthy := func(id raftyard.ReplicaID) bool {
 		m, ok := d.Member(id)
 		return ok && c.nodes[m.Node] != nil && c.nodes[m.Node].up && g.fit(m)
@@ -116,6 +118,18 @@ func (u *unsettled) group(c *Checker, g *groupState) {
 	}
 	if c.cfg.Now != nil && c.cfg.Now()-g.moved < c.cfg.Rest {
 		u.add(AtRest, "group %d has changed its leader or term at %v", g.key.id, g.moved)
+	}
+}
+
+// members: whatever there is of the group is a member. Another may just be on its way
+// to a node that has one of its predecessors.
+//
+// Rule 16, [Tidy]: no replica that was removed is left anywhere.
+func (u *unsettled) members(g *groupState, d group.Descriptor) {
+	for _, s := range g.order {
+		if _, member := d.Member(s.id); !member && s.shown && s.home.node.up && !s.lost {
+			u.add(Tidy, "%v is still there, and is no member of %s", s, describe(d))
+		}
 	}
 }
 

@@ -2,12 +2,14 @@ package check
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/storage"
 )
 
 // wish wants the group of a bench on nodes.
@@ -42,6 +44,19 @@ func TestUnsettled(t *testing.T) {
 		{"a replica that is not wanted, with a wished node down", Tidy, func(b *bench) {
 			b.wish(1, 2, 4)
 		}},
+		{"a replica that is no member, where one is wanted", Tidy, func(b *bench) {
+			b.wish(1, 2, 3)
+			b.without(3)
+			b.c.Crashed(1, LostNothing)
+			b.c.Crashed(2, LostNothing)
+		}},
+		{"what was of a replica that is destroyed", Tidy, func(b *bench) {
+			b.without(3)
+			b.wish(1, 2)
+			b.nodes[3].Replicas = nil
+			b.nodes[3].Stored[0].Tombstone = &storage.Tombstone{NextReplica: 4, Epoch: 2}
+			b.step(3)
+		}},
 		{"a replica of a deleted group", Tidy, func(b *bench) {
 			b.c.Wanted(benchGroup, Wish{Incarnation: incarnation(), Deleted: true})
 		}},
@@ -50,7 +65,7 @@ func TestUnsettled(t *testing.T) {
 		}},
 		{"a member that is missing", CaughtUp, func(b *bench) {
 			b.wish(1, 2)
-			b.bury(3)
+			b.bury()
 			b.c.group(groupKey{benchGroup, incarnation()}).replica(3).dead = false
 		}},
 		{"a member that has not heard of the commit", CaughtUp, func(b *bench) {
@@ -98,6 +113,20 @@ func (b *bench) members(roles ...group.Role) {
 	}
 	index := b.write(1)
 	for _, n := range []raftyard.NodeID{1, 2, 3} {
+		b.r(n).State = group.State{Index: index, Descriptor: d}
+		b.step(n)
+	}
+	b.none()
+}
+
+// without commits the removal of a replica, which does not hear of it.
+func (b *bench) without(id raftyard.ReplicaID) {
+	b.t.Helper()
+	d := threeVoters().Descriptor
+	d.Epoch++
+	d.Members = slices.DeleteFunc(d.Members, func(m group.Member) bool { return m.ID == id })
+	index := b.write(1)
+	for _, n := range []raftyard.NodeID{1, 2} {
 		b.r(n).State = group.State{Index: index, Descriptor: d}
 		b.step(n)
 	}

@@ -236,7 +236,7 @@ func (c *Checker) checkStored(n *nodeState, stored []storage.Replica) {
 func tombOf(r *storage.Replica) tomb {
 	t := tomb{key: groupKey{r.Group, r.Incarnation}, id: r.ID, bad: r.Damage != nil}
 	if r.Tombstone != nil {
-		t.next = r.Tombstone.NextReplica
+		t.next, t.full = r.Tombstone.NextReplica, !r.Tombstone.Purged
 	}
 	return t
 }

@@ -312,12 +312,12 @@ func TestIdentity(t *testing.T) {
 			b.c.Opened(3, b.nodes[3])
 		}},
 		{"sends after it was destroyed", DeadAreSilent, func(b *bench) {
-			b.bury(3)
+			b.bury()
 			b.send(3, 1, message(raftpb.MsgHeartbeatResp, 2, 0))
 		}},
 		{"comes back from the dead", DeadAreSilent, func(b *bench) {
 			r := *b.r(3)
-			b.bury(3)
+			b.bury()
 			b.nodes[3].Replicas = []Replica{r}
 			b.nodes[3].Stored[0] = b.stored(3)
 			b.step(3)
@@ -368,9 +368,10 @@ func TestIdentity(t *testing.T) {
 }
 
 // bury destroys the replica on a node.
-func (b *bench) bury(node raftyard.NodeID) {
+func (b *bench) bury() {
+	const node = 3
 	b.nodes[node].Replicas = nil
-	b.nodes[node].Stored[0].Tombstone = &storage.Tombstone{NextReplica: 4}
+	b.nodes[node].Stored[0].Tombstone = &storage.Tombstone{NextReplica: 4, Purged: true}
 	b.step(node)
 	b.none()
 }

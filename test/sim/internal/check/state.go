@@ -152,4 +152,5 @@ type tomb struct {
 	id   raftyard.ReplicaID
 	next raftyard.ReplicaID // zero unless it is a tombstone
 	bad  bool
+	full bool // a tombstone, and not everything else is deleted
 }

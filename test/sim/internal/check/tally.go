@@ -15,6 +15,7 @@ type Tally struct {
 	Durable  int // state machines that were opened and had something durable
 	Acked    int // acknowledged writes that were looked for
 	Measured int // what has a bound
+	Left     int // what was found on disks
 	Lost     int // replicas that have lost something, and are out
 	Excused  int // replicas that were broken on purpose
 }
@@ -41,5 +42,6 @@ func (t *Tally) Add(o Tally) {
 	t.Sent, t.Votes, t.Acks = t.Sent+o.Sent, t.Votes+o.Votes, t.Acks+o.Acks
 	t.Indexes, t.Compared, t.Hashes = t.Indexes+o.Indexes, t.Compared+o.Compared, t.Hashes+o.Hashes
 	t.Restored, t.Durable, t.Acked = t.Restored+o.Restored, t.Durable+o.Durable, t.Acked+o.Acked
-	t.Measured, t.Lost, t.Excused = t.Measured+o.Measured, t.Lost+o.Lost, t.Excused+o.Excused
+	t.Measured, t.Left = t.Measured+o.Measured, t.Left+o.Left
+	t.Lost, t.Excused = t.Lost+o.Lost, t.Excused+o.Excused
 }
