@@ -10,8 +10,9 @@ import (
 func TestScheduleIsText(t *testing.T) {
 	kinds := make(map[FaultKind]bool)
 	for seed := range uint64(300) {
-		s := newSetup(&Config{}, newDice(seed, streamSetup))
-		want := faultsOf(&s, seed)
+		cfg := Config{Seed: seed, LifeCycle: seed%2 != 0}
+		s := newSetup(&cfg, newDice(seed, streamSetup))
+		want := scheduleOf(&s, &cfg)
 		got, err := ParseSchedule("# a comment\n\n" + want.String())
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
