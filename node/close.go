@@ -43,7 +43,9 @@ func (n *Node) handOver(ctx context.Context) {
 			if r.serving() && r.view.Load().couldHandOver(r, live) {
 				led++
 				r.worker.box.control(func() {
-					r.worker.guard(r, "hand over", func() { r.worker.handOver(r) })
+					r.worker.guard(r, "hand over", func() {
+						r.worker.handOver(r, func(id raftyard.NodeID) bool { return live[id] })
+					})
 				})
 			}
 		}
@@ -65,29 +67,6 @@ func (v *view) couldHandOver(r *replica, live map[raftyard.NodeID]bool) bool {
 	return slices.ContainsFunc(v.State.Descriptor.Voters(), func(m group.Member) bool {
 		return m.ID != r.id && live[m.Node]
 	})
-}
-
-// handOver transfers the leadership to the member that has most of the log and
-// has been heard of lately.
-func (w *worker) handOver(r *replica) {
-	st := r.raft.Status()
-	if st.Role != group.Leader || st.Transferee != 0 {
-		return
-	}
-	var best raftyard.ReplicaID
-	var match uint64
-	for _, m := range r.meta.State.Descriptor.Voters() {
-		p := st.Progress[m.ID]
-		if m.ID != r.id && p.RecentActive && p.Match > match {
-			best, match = m.ID, p.Match
-		}
-	}
-	if best == 0 {
-		return
-	}
-	if err := r.raft.TransferLeader(best); err == nil {
-		w.touch(r)
-	}
 }
 
 // stop ends every part, in the order in which they depend on each other. It is

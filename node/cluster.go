@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/node/registry"
 	"github.com/raftyard/raftyard/transport"
 )
 
@@ -17,6 +18,7 @@ type nodeReport struct {
 	DiskLevel string `json:"disk_level"`
 	Version   string `json:"version"`
 	Boot      uint64 `json:"boot"`
+	Movable   int    `json:"movable,omitempty"` // groups that it leads and could hand over
 }
 
 func (n *Node) report() nodeReport {
@@ -24,6 +26,7 @@ func (n *Node) report() nodeReport {
 	rep.DiskLevel = n.disk.current().String()
 	rep.Replicas, rep.Leaders = n.countReplicas()
 	rep.DiskFree = n.disk.free.Load()
+	rep.Movable = n.countMovable()
 	return rep
 }
 
@@ -44,12 +47,16 @@ func (n *Node) countReplicas() (replicas, leaders int) {
 // Nodes lists the nodes of the cluster, in the order of their ids. It asks each
 // that it is connected to; the others are shown as not live.
 func (n *Node) Nodes(ctx context.Context) []NodeStatus {
+	return n.nodeStatuses(ctx, n.registry.Nodes())
+}
+
+// nodeStatuses asks for what these nodes are like.
+func (n *Node) nodeStatuses(ctx context.Context, recs []registry.Node) []NodeStatus {
 	peers := make(map[raftyard.NodeID]transport.PeerStatus)
 	known := n.transport.Peers()
 	for i := range known {
 		peers[known[i].Node] = known[i]
 	}
-	recs := n.registry.Nodes()
 	out := make([]NodeStatus, len(recs))
 	var asks []func()
 	for i, rec := range recs {
@@ -99,17 +106,19 @@ func (st *NodeStatus) fill(rep nodeReport) {
 	st.Replicas, st.Leaders = rep.Replicas, rep.Leaders
 	st.DiskFree, st.DiskLevel = rep.DiskFree, rep.DiskLevel
 	st.Version, st.Boot = rep.Version, rep.Boot
+	st.movable = rep.Movable
+	if st.Problem == "" && st.State != registry.NodeActive.String() {
+		st.Problem = drainProblem(st)
+	}
 }
 
-// NodeStatus returns one node of the cluster.
+// NodeStatus returns one node of the cluster, or what is left of one that was removed.
 func (n *Node) NodeStatus(ctx context.Context, id raftyard.NodeID) (NodeStatus, error) {
-	list := n.Nodes(ctx)
-	for i := range list {
-		if list[i].ID == id {
-			return list[i], nil
-		}
+	rec, ok := n.registry.Node(id)
+	if !ok {
+		return NodeStatus{}, fmt.Errorf("%w: node %d", ErrNodeNotFound, id)
 	}
-	return NodeStatus{}, fmt.Errorf("%w: node %d", ErrNodeNotFound, id)
+	return n.nodeStatuses(ctx, []registry.Node{rec})[0], nil
 }
 
 // maxListedProblems bounds the groups that a status names.

@@ -63,21 +63,6 @@ func (n *Node) decideGroup(
 	}
 }
 
-// chooseSeed picks the node on which the group begins, and the data directory that
-// it has. Seeds are spread over the voters, so that leaderships are, among those
-// that are reachable now.
-func (n *Node) chooseSeed(spec Spec) (raftyard.NodeID, registry.Store) {
-	stores := n.liveStores()
-	start := int(uint64(spec.ID) % uint64(len(spec.Voters)))
-	for i := range spec.Voters {
-		id := spec.Voters[(start+i)%len(spec.Voters)]
-		if store, live := stores[id]; live {
-			return id, store
-		}
-	}
-	return spec.Voters[start], registry.Store{}
-}
-
 // liveStores are the data directories of this node and of those that it is
 // connected to.
 func (n *Node) liveStores() map[raftyard.NodeID]registry.Store {

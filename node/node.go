@@ -160,6 +160,7 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	n.beside("reconcile", n.lifecycle.pokeNowAndThen)
 	n.beside("housekeeping", n.housekeeping)
 	n.beside("keeper", n.keeper.run)
+	n.beside("drain", func() { n.world.every(n.running, handoffEvery, n.handOff) })
 	n.beside("keep", n.keeper.pokeNowAndThen)
 	n.beside("disk", n.watchDisk)
 	if in != nil {

@@ -150,6 +150,8 @@ func (w *worker) checkTransfer(r *replica, to raftyard.NodeID) error {
 		return fmt.Errorf("%w: node %d is not a member of group %d", ErrTransfer, to, r.group)
 	case m.ID == r.id:
 		return nil
+	case w.node.isDrained(to):
+		return fmt.Errorf("%w: node %d is drained", ErrTransfer, to)
 	case m.Role != group.Voter && m.Role != group.Incoming:
 		return fmt.Errorf("%w: node %d is a %v", ErrTransfer, to, m.Role)
 	case r.steering.transfer != nil || st.Transferee != 0:
