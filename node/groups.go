@@ -101,7 +101,7 @@ func (n *Node) command(ctx context.Context, cmd []byte) (registry.Result, error)
 }
 
 // awaitMembers waits until the group has a leader among its members, and is where
-// reached says; or until ctx ends.
+// reached says; or until ctx ends, or the registry wants something else of the group.
 func (n *Node) awaitMembers(
 	ctx context.Context, rec registry.Group,
 	reached func(group.Descriptor, registry.Group) bool,
@@ -112,11 +112,28 @@ func (n *Node) awaitMembers(
 		if err == nil && led && reached(d, rec) {
 			return true
 		}
-		if !n.world.sleep(ctx, wait) {
+		if n.superseded(&rec) || !n.world.sleep(ctx, wait) {
 			return false
 		}
 		wait = min(wait*3/2, 100*time.Millisecond)
 	}
+}
+
+// anotherGroup is what comes of an answer about another incarnation of a group: it is the
+// one of before, whose end its node has not heard of yet, or a later one.
+func (n *Node) anotherGroup(rec *registry.Group) error {
+	if n.superseded(rec) {
+		return fmt.Errorf("group %d: %w: it has been deleted since", rec.ID, ErrGroupNotFound)
+	}
+	return fmt.Errorf("group %d: %w", rec.ID, ErrNoReplica)
+}
+
+// superseded reports whether a record has been replaced since by one that wants other
+// members, or none at all.
+func (n *Node) superseded(rec *registry.Group) bool {
+	now, ok := n.registry.Group(rec.ID)
+	return ok && now.Version > rec.Version &&
+		(now.Deleted || now.Incarnation != rec.Incarnation || !sameMembers(&now, rec))
 }
 
 // descriptorOf returns the newest descriptor that this node can find without
@@ -136,7 +153,7 @@ func (n *Node) descriptorOf(
 			return askErr
 		}
 		if st.Group.Incarnation != rec.Incarnation.String() {
-			return fmt.Errorf("group %d: %w", rec.ID, ErrNoReplica)
+			return n.anotherGroup(&rec)
 		}
 		d = descriptorFrom(st)
 		_, led = d.Member(st.Leader)
@@ -233,9 +250,11 @@ func (n *Node) SetMembers(
 		return GroupStatus{}, err
 	}
 	if wait && !n.awaitMembers(ctx, rec, reached) {
-		return GroupStatus{}, fmt.Errorf(
-			"group %d: %w: it is decided, but not reached within the deadline; "+
-				"the group goes on by itself", g, ErrNotReached)
+		why := "it is decided, but not reached within the deadline; the group goes on by itself"
+		if n.superseded(&rec) {
+			why = "it was decided, and since then the group is to have other members, or to go"
+		}
+		return GroupStatus{}, fmt.Errorf("group %d: %w: %s", g, ErrNotReached, why)
 	}
 	return n.Group(ctx, g)
 }
@@ -318,7 +337,10 @@ func (n *Node) leaderDescriptor(
 		if st, askErr = n.askReplica(ctx, to, rec.ID); askErr != nil {
 			return askErr
 		}
-		if st.Role != group.Leader.String() || st.Group.Incarnation != rec.Incarnation.String() {
+		if st.Group.Incarnation != rec.Incarnation.String() {
+			return n.anotherGroup(&rec)
+		}
+		if st.Role != group.Leader.String() {
 			return &NotLeaderError{Group: rec.ID}
 		}
 		d = descriptorFrom(st)
