@@ -108,6 +108,13 @@ type Raft struct {
 	Queued         int             `json:"queued_proposals"`
 	Inflight       int             `json:"inflight_proposals"`
 	WaitingReads   int             `json:"waiting_reads"`
+	Progress       []Progress      `json:"progress"`
+}
+
+// Progress is what a leader knows of one member.
+type Progress struct {
+	Node  raftyard.NodeID `json:"node"`
+	State string          `json:"state"`
 }
 
 // Raft returns raft's view of a group on this node.
