@@ -184,6 +184,9 @@ func (r *Replica) stepSnapshot(m *raftpb.Message) error {
 	if err := r.checkLeader(m); err != nil {
 		return err
 	}
+	if len(m.GetContext()) > 0 {
+		return refuse(m, "it is sent aside from raft") // and not by a leader
+	}
 	snap := m.GetSnapshot()
 	manifest, err := checkSnapshot(snap)
 	if err != nil {

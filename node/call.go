@@ -19,6 +19,9 @@ type call struct {
 	// reached raft by then never will.
 	ended bool
 	begun bool // it has reached raft
+
+	// append: whoever waits needs no result, only to know that it is committed.
+	append bool
 }
 
 // An answer ends a call.

@@ -19,10 +19,14 @@ type nodeReport struct {
 	Version   string `json:"version"`
 	Boot      uint64 `json:"boot"`
 	Movable   int    `json:"movable,omitempty"` // groups that it leads and could hand over
+	// Kinds are those of which the node has a state machine, in order.
+	Kinds []string `json:"kinds"`
 }
 
 func (n *Node) report() nodeReport {
-	rep := nodeReport{Version: n.cfg.Version, Boot: n.store.Identity().Boot}
+	rep := nodeReport{
+		Version: n.cfg.Version, Boot: n.store.Identity().Boot, Kinds: n.cfg.kindNames(),
+	}
 	rep.DiskLevel = n.disk.current().String()
 	rep.Replicas, rep.Leaders = n.countReplicas()
 	rep.DiskFree = n.disk.free.Load()

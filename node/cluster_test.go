@@ -29,7 +29,8 @@ type cluster struct {
 	peers []Peer
 	addrs map[raftyard.NodeID]string // of nodes that are not among peers
 	nodes map[raftyard.NodeID]*Node
-	net   Network // nil: TCP
+	net   Network                  // nil: TCP
+	lacks map[raftyard.NodeID]bool // nodes that know no kind
 	hooks
 }
 
@@ -79,6 +80,9 @@ func (c *cluster) config(id raftyard.NodeID, l net.Listener) Config {
 		Network: c.net,
 		Kinds: map[string]group.Factory{
 			"list": newList,
+			"kept": func(env group.Env) (group.StateMachine, error) {
+				return openKept(filepath.Join(c.dir, "kept"), env)
+			},
 			"hooked": func(env group.Env) (group.StateMachine, error) {
 				return &hooked{c: c, env: env}, nil
 			},
@@ -91,6 +95,9 @@ func (c *cluster) config(id raftyard.NodeID, l net.Listener) Config {
 		},
 		Logger: slog.New(slog.NewTextHandler(testWriter{c.t},
 			&slog.HandlerOptions{Level: slog.LevelError})),
+	}
+	if c.lacks[id] {
+		cfg.Kinds = nil
 	}
 	return cfg
 }

@@ -74,7 +74,8 @@ type Config struct {
 	Network Network
 
 	// Kinds maps the name of each kind of group to its state machine. A replica of
-	// a kind that is missing is stopped, and shown so; the node opens all the same.
+	// a kind that is missing is log-only: it keeps the log, votes and can lead, and has
+	// no state. What a state machine of it has stored here is left alone.
 	Kinds map[string]group.Factory
 
 	// Groups are created when they are missing. One that is missing here is

@@ -434,7 +434,10 @@ func (n *Node) snapshotLocal(ctx context.Context, g raftyard.GroupID) (SnapshotI
 	r.worker.box.control(func() {
 		r.worker.guard(r, "take a snapshot", func() {
 			r.snap.waiters = append(r.snap.waiters, got)
-			if !r.snap.running {
+			switch {
+			case r.machine.logOnly.Load():
+				r.worker.hurryOwn(r)
+			case !r.snap.running:
 				r.worker.takeSnapshot(r)
 			}
 		})

@@ -38,6 +38,9 @@ var errSnapshotBusy = errors.New("another snapshot is being installed")
 func (n *Node) receiveSnapshot(
 	ctx context.Context, _ transport.Identity, env transport.Envelope, body io.Reader,
 ) error {
+	if isOwnState(env.Message) {
+		return n.receiveOwn(ctx, env, body)
+	}
 	r, err := n.replicaFor(ctx, env)
 	if err != nil {
 		return err
@@ -134,20 +137,23 @@ func (n *Node) removeFile(path string) {
 func (w *worker) install(r *replica) {
 	in := r.out.Install
 	intent := &installIntent{Index: in.Index, Term: in.Term, Manifest: in.Snapshot.GetData()}
-	if in.Manifest.Empty {
+	switch {
+	case in.Manifest.Empty:
 		w.discardStaged(r)
-		w.restore(r, intent)
-		return
-	}
-	if r.staged == nil || r.staged.id != in.Manifest.ID {
+	case r.staged == nil || r.staged.id != in.Manifest.ID:
 		w.node.stopReplica(r, fmt.Errorf(
 			"%w: raft accepted a snapshot at index %d whose content is not here",
 			ErrFaulty, in.Index))
 		return
+	default:
+		intent.File, intent.Check = r.staged.name, r.staged.check
+		r.staged = nil
 	}
-	intent.File, intent.Check = r.staged.name, r.staged.check
-	r.staged = nil
-	if mutant.On(mutant.InstallNoIntent) {
+	first := r.meta.NoMachine && w.node.hasKind(in.Manifest.State.Descriptor.Kind)
+	if first { // it must be known before there is something of it
+		r.meta.NoMachine = false
+	}
+	if in.Manifest.Empty && !first || mutant.On(mutant.InstallNoIntent) {
 		w.restore(r, intent)
 		return
 	}
@@ -183,13 +189,14 @@ func (w *worker) restore(r *replica, intent *installIntent) {
 }
 
 // take opens the state machine if need be and restores it from the intent's
-// file. It returns what is known of the state machine from then on.
+// file. It returns what is known of the state from then on: without a state machine,
+// that it is in the file.
 func (m *machine) take(kind string, state group.State, in *installIntent) (floor, error) {
 	fl := floor{Index: in.Index, Term: in.Term}
 	if err := m.open(kind); err != nil {
 		return fl, err
 	}
-	if in.File != "" {
+	if in.File != "" && !m.logOnly.Load() {
 		if err := m.restore(in.File, in.Check); err != nil {
 			return fl, err
 		}
@@ -204,6 +211,7 @@ func (m *machine) take(kind string, state group.State, in *installIntent) (floor
 		fl.File, fl.Check = in.File, in.Check
 	}
 	m.position = position{applied: in.Index, term: in.Term, state: state}
+	m.expected.pass(in.Index)
 	return fl, nil
 }
 

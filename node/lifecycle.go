@@ -391,6 +391,7 @@ func (l *lifecycle) createWrite(c creation) write {
 		m.Floor = floor{Index: snap.GetMetadata().GetIndex(), Term: snap.GetMetadata().GetTerm()}
 		w.update = storage.Update{HardState: hs, Snapshot: snap, Reset: true}
 	}
+	m.NoMachine = l.node.kindMissing(c)
 	w.update.Meta = m.encode()
 	w.replica.Meta = w.update.Meta
 	return w

@@ -18,7 +18,7 @@ import (
 type machine struct {
 	world   *surroundings
 	env     group.Env
-	factory func(kind string) (group.Factory, error)
+	factory func(kind string) group.Factory // nil: not one of the node's kinds
 
 	// access is held for reading by views, and for writing while the state
 	// machine is opened, restored or closed.
@@ -28,10 +28,16 @@ type machine struct {
 	// closedBy says why it is closed.
 	closedBy error
 
+	// logOnly: this node has no state machine of the replica's kind; see logonly.go.
+	// It is decided when the kind is known, and stays.
+	logOnly atomic.Bool
+
 	// position is where the state machine stands. Only tasks touch it.
 	position position
 	// lastCommand is the index of the last command applied. Only tasks touch it.
 	lastCommand uint64
+
+	expected expected
 
 	backlogBytes atomic.Int64
 
@@ -139,7 +145,8 @@ func (m *machine) whenFree(fn func()) {
 	}
 }
 
-// open makes the state machine of the given kind, if there is none yet.
+// open makes the state machine of the given kind, if there is none yet and the node
+// knows the kind.
 func (m *machine) open(kind string) (err error) {
 	defer recovered(&err, "open")
 	m.access.Lock()
@@ -150,9 +157,10 @@ func (m *machine) open(kind string) (err error) {
 	if m.sm != nil {
 		return nil
 	}
-	factory, err := m.factory(kind)
-	if err != nil {
-		return err
+	factory := m.factory(kind)
+	if factory == nil {
+		m.logOnly.Store(true)
+		return nil
 	}
 	// A factory that fails may return a nil pointer in the interface: it must not
 	// be kept.
@@ -194,7 +202,9 @@ func (m *machine) apply(ts []task) (err error) {
 		}
 	}
 	var results []group.Result
-	if len(commands) > 0 {
+	if m.logOnly.Load() {
+		results = make([]group.Result, len(commands)) // it is committed: that is all it knows
+	} else if len(commands) > 0 {
 		if m.sm == nil {
 			return errNoState
 		}
@@ -214,6 +224,7 @@ func (m *machine) apply(ts []task) (err error) {
 	m.position = position{applied: last.Last, term: last.LastTerm, state: last.State}
 	for _, t := range ts {
 		answerAll(t.apply, results[:len(t.apply.Commands)])
+		m.expected.answer(t.apply.Commands, results[:len(t.apply.Commands)])
 		results = results[len(t.apply.Commands):]
 	}
 	return nil
@@ -305,6 +316,8 @@ func (m *machine) use(ctx context.Context, fn func(group.StateMachine) error) (e
 	switch {
 	case m.closed:
 		return m.closedBy
+	case m.logOnly.Load():
+		return fmt.Errorf("%w: %w", ErrNoReplica, errLogOnly)
 	case m.sm == nil:
 		return fmt.Errorf("%w: %w", ErrNoReplica, errNoState)
 	}

@@ -48,6 +48,11 @@ type Node struct {
 	purges    purges
 	disk      disk
 
+	missing    missingKinds
+	kinds      kindsOf
+	wishes     chan stateWish
+	unownedLog limiter
+
 	noted      noted
 	foreignLog limiter
 
@@ -98,6 +103,7 @@ func OpenIn(ctx context.Context, cfg Config, w *world.World) (*Node, error) {
 		cluster:  uuid.NewSHA1(clusterNamespace, []byte(cfg.Cluster)),
 		started:  s.now(),
 		replicas: make(map[raftyard.GroupID]*replica),
+		wishes:   make(chan stateWish, maxWishes),
 		opened:   make(chan struct{}),
 		closing:  make(chan struct{}),
 		stopped:  make(chan struct{}),
@@ -163,6 +169,10 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	n.beside("drain", func() { n.world.every(n.running, handoffEvery, n.handOff) })
 	n.beside("keep", n.keeper.pokeNowAndThen)
 	n.beside("disk", n.watchDisk)
+	n.beside("kinds", n.learnKinds)
+	for range n.cfg.SnapshotReceives {
+		n.beside("states", n.askForStates)
+	}
 	if in != nil {
 		n.beside("keeper", n.keepStore)
 	}

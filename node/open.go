@@ -182,16 +182,19 @@ func (n *Node) env(st storage.Replica) group.Env {
 	}
 }
 
-// factory finds the factory of a kind.
-func (n *Node) factory(kind string) (group.Factory, error) {
+// hasKind reports whether the node has state machines of a kind.
+func (n *Node) hasKind(kind string) bool { return kind == systemKind || n.cfg.Kinds[kind] != nil }
+
+// factory finds the factory of a kind; nil if it is not one of the node's.
+func (n *Node) factory(kind string) group.Factory {
 	if kind == systemKind {
-		return n.newSystemMachine, nil
+		return n.newSystemMachine
 	}
 	f := n.cfg.Kinds[kind]
 	if f == nil {
-		return nil, fmt.Errorf("kind %q is not one of %q", kind, n.cfg.kindNames())
+		n.missing.note(n.logger, kind)
 	}
-	return f, nil
+	return f
 }
 
 // newSystemMachine makes the state machine of a replica of the system group. The node
@@ -228,7 +231,7 @@ func (n *Node) load(r *replica, st storage.Replica) error {
 		return err
 	}
 	n.sweepFiles(r.machine.env.Dir, r.meta)
-	if err = r.loadMachine(); err != nil {
+	if err = n.loadMachine(r); err != nil {
 		return err
 	}
 	r.raft, err = group.New(group.Config{
@@ -251,19 +254,23 @@ func (n *Node) load(r *replica, st storage.Replica) error {
 }
 
 // loadMachine opens the state machine and finds out where it stands.
-func (r *replica) loadMachine() error {
+func (n *Node) loadMachine(r *replica) error {
 	m, d := r.machine, r.meta.State.Descriptor
 	if len(d.Members) == 0 {
 		return nil // no state yet; it comes with a snapshot
 	}
-	if err := m.open(d.Kind); err != nil {
+	if err := n.openMachine(r, d.Kind); err != nil {
 		return err
 	}
-	at := r.meta.Floor
 	index, durable, err := m.machineApplied()
+	if err == nil && durable && r.meta.Floor.File != "" {
+		index, err = n.leaveLogOnly(r, index)
+	}
+	at := r.meta.Floor
 	switch {
 	case err != nil:
 		return err
+	case m.logOnly.Load():
 	case durable && index < at.Machine:
 		return fmt.Errorf("the state machine is at index %d, but had reached %d: it has lost state",
 			index, at.Machine)
@@ -299,7 +306,11 @@ func (n *Node) finishInstall(r *replica) error {
 	if err != nil {
 		return fmt.Errorf("interrupted installation of a snapshot: %w", err)
 	}
-	fl, err := r.machine.take(manifest.State.Descriptor.Kind, manifest.State, in)
+	kind := manifest.State.Descriptor.Kind
+	if err = n.openMachine(r, kind); err != nil {
+		return fmt.Errorf("interrupted installation of a snapshot: %w", err)
+	}
+	fl, err := r.machine.take(kind, manifest.State, in)
 	if err != nil {
 		return fmt.Errorf("interrupted installation of a snapshot at index %d: %w", in.Index, err)
 	}

@@ -35,6 +35,9 @@ const (
 // On an error, [NotApplied] tells whether the command certainly has no effect;
 // otherwise the error is [ErrUnknownOutcome], perhaps with another kind beside it
 // ([ErrFaulty] when applying it broke the state machine), so ask for that first.
+// A leader on a node without a state machine for the group cannot tell the result: the
+// command goes through another member then, and waits for one; see [ErrNoState].
+//
 // Propose repeats only what certainly was not logged. cmd may be empty; it must not
 // be modified afterwards, also after an error.
 func (n *Node) Propose(ctx context.Context, g raftyard.GroupID, cmd []byte) (group.Result, error) {
@@ -42,11 +45,16 @@ func (n *Node) Propose(ctx context.Context, g raftyard.GroupID, cmd []byte) (gro
 	defer cancel()
 	p := group.Proposal{ID: n.newMessageID(), Data: cmd}
 	var res group.Result
-	err := n.atLeader(ctx, g, func(to raftyard.NodeID) (err error) {
-		if to == n.cfg.ID {
+	err := n.atState(ctx, g, func(to raftyard.NodeID, through bool) (err error) {
+		switch {
+		case to == n.cfg.ID && through:
+			res, err = n.proposeHere(ctx, g, p)
+		case to == n.cfg.ID:
 			res, err = n.proposeLocal(ctx, g, p)
-		} else {
-			res, err = n.proposeAt(ctx, to, g, p)
+		case through:
+			res, err = n.proposeAt(ctx, to, askThrough, g, p)
+		default:
+			res, err = n.proposeAt(ctx, to, askPropose, g, p)
 		}
 		return err
 	})
@@ -70,15 +78,16 @@ func (n *Node) proposeLocal(
 	return c.wait(ctx)
 }
 
-// proposeAt sends the command to the node that is believed to lead.
+// proposeAt sends the command to the node that is believed to lead, or to one that has it
+// proposed.
 func (n *Node) proposeAt(
-	ctx context.Context, to raftyard.NodeID, g raftyard.GroupID, p group.Proposal,
+	ctx context.Context, to raftyard.NodeID, kind uint8, g raftyard.GroupID, p group.Proposal,
 ) (group.Result, error) {
 	body := make([]byte, 0, len(p.Data)+40)
 	body = wire.AppendUvarint(body, uint64(g))
 	body = wire.AppendID(body, p.ID)
 	body = wire.AppendBytes(body, p.Data)
-	answer, err := n.ask(ctx, to, askPropose, body)
+	answer, err := n.ask(ctx, to, kind, body)
 	if err != nil {
 		return group.Result{}, err
 	}
@@ -158,7 +167,8 @@ func (n *Node) confirmMissing(ctx context.Context, g raftyard.GroupID) error {
 
 // gaveUp is the error of a request that found no leader in time.
 func (n *Node) gaveUp(ctx context.Context, g raftyard.GroupID, last error) error {
-	if errors.Is(last, ErrOverloaded) || errors.Is(last, ErrNotReady) {
+	if errors.Is(last, ErrOverloaded) || errors.Is(last, ErrNotReady) ||
+		errors.Is(last, ErrNoState) {
 		return fmt.Errorf("group %d: %w", g, last) // it is known why
 	}
 	err := fmt.Errorf("group %d: %w: %w", g, ErrNoLeader, context.Cause(ctx))
@@ -184,6 +194,9 @@ func (n *Node) retryable(g raftyard.GroupID, to raftyard.NodeID, err error) bool
 	if nl, ok := errors.AsType[*NotLeaderError](err); ok {
 		n.hints.set(g, nl.Leader)
 		return true
+	}
+	if errors.Is(err, ErrNoState) {
+		return true // it leads all the same
 	}
 	n.hints.set(g, 0)
 	if _, ok := errors.AsType[*unreachableError](err); ok {

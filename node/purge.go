@@ -112,6 +112,10 @@ func (n *Node) purgeMachine(p *purge, m *machine) {
 	var err error
 	if kind != "" && !p.what.noMachine {
 		err = m.open(kind)
+		if err == nil && m.logOnly.Load() {
+			err = fmt.Errorf("only a state machine of kind %q knows what it has stored, and the "+
+				"kind is not one of %q", kind, n.cfg.kindNames())
+		}
 	}
 	if err == nil {
 		err = m.close(true)

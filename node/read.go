@@ -31,7 +31,7 @@ func View[S any](
 }
 
 // Query asks a group's state machine a question that it understands (see
-// [group.Querier]), here or, if this node has no replica, on one that has. A state
+// [group.Querier]), here or, if this node has no replica with state, on one that has. A state
 // machine that takes none gives [ErrUnsupported].
 func (n *Node) Query(
 	ctx context.Context, g raftyard.GroupID, c Consistency, query []byte,
@@ -48,11 +48,14 @@ func (n *Node) Query(
 	body = append(body, byte(c))
 	body = wire.AppendBytes(body, query)
 	var answer []byte
-	err := n.atLeader(ctx, g, func(to raftyard.NodeID) (err error) {
-		if to == n.cfg.ID {
-			answer, err = n.queryLocal(ctx, g, c, query)
-		} else {
+	err := n.atState(ctx, g, func(to raftyard.NodeID, _ bool) (err error) {
+		switch {
+		case to != n.cfg.ID:
 			answer, err = n.ask(ctx, to, askQuery, body)
+		case n.keepsLogOnly(g):
+			err = noState(g)
+		default:
+			answer, err = n.queryLocal(ctx, g, c, query)
 		}
 		if errors.Is(err, ErrUnknownOutcome) {
 			return &unreachableError{node: to, err: readError(err)} // a read may be repeated
@@ -86,6 +89,9 @@ func (n *Node) viewLocal(
 	r, err := n.serving(g)
 	for errors.Is(err, ErrNotReady) && n.world.sleep(ctx, pollEvery) {
 		r, err = n.serving(g)
+	}
+	if err == nil && r.machine.logOnly.Load() {
+		err = fmt.Errorf("group %d: %w: %w", g, ErrNoReplica, errLogOnly)
 	}
 	if err != nil {
 		return err

@@ -257,11 +257,11 @@ func TestIdleSnapshotsLeaveOneFile(t *testing.T) {
 
 // TestFactoryThatFailsWithANilPointer: as a program's factory easily does.
 func TestFactoryThatFailsWithANilPointer(t *testing.T) {
-	m := &machine{world: newSurroundings(nil), factory: func(string) (group.Factory, error) {
+	m := &machine{world: newSurroundings(nil), factory: func(string) group.Factory {
 		return func(group.Env) (group.StateMachine, error) {
 			var nothing *list
 			return nothing, io.ErrUnexpectedEOF
-		}, nil
+		}
 	}}
 	for range 2 {
 		if err := m.open("list"); !errors.Is(err, io.ErrUnexpectedEOF) {

@@ -45,6 +45,9 @@ type replica struct {
 	applied       atomic.Uint64
 	appliedPosted atomic.Bool // it stands in the worker's mailbox
 
+	// receiving: a state for a replica without a state machine is coming in.
+	receiving atomic.Bool
+
 	// view is what others may know of the raft state, and ailing what a leader has
 	// seen of its members.
 	view   atomic.Pointer[view]
@@ -72,6 +75,8 @@ type owned struct {
 	told      *vouched // see tickTold
 	toldTicks int
 	snap      snapshotting
+	own       owning
+	handBack  handBack
 	steering  steering
 	health    health
 	leader    group.LeaderChange

@@ -95,6 +95,7 @@ type replicaReport struct {
 	Fault       string             `json:"f,omitempty"`
 	Replica     raftyard.ReplicaID `json:"r"`
 	Ailing      ailing             `json:"a"`
+	LogOnly     bool               `json:"o,omitempty"`
 }
 
 // replicaReports tells of this node's replicas with ids from a given one on.
@@ -113,7 +114,10 @@ func (n *Node) replicaReports(from raftyard.GroupID, limit int) []replicaReport 
 }
 
 func (r *replica) report() replicaReport {
-	rep := replicaReport{Group: r.group, Incarnation: r.incarnation.String(), Replica: r.id}
+	rep := replicaReport{
+		Group: r.group, Incarnation: r.incarnation.String(), Replica: r.id,
+		LogOnly: r.machine.logOnly.Load(),
+	}
 	if v := r.view.Load(); v != nil {
 		rep.Term, rep.Epoch, rep.Leader = v.Term, v.State.Descriptor.Epoch, v.LeaderNode
 		rep.Leads = v.Leader == r.id
@@ -194,7 +198,7 @@ func (n *Node) summarize(rec *registry.Group, reps []replicaReport) GroupSummary
 		Voters: rec.Voters, Learners: nonNil(rec.Learners),
 		Members: []MemberStatus{}, Problems: []string{},
 	}
-	faulty := false
+	faulty, logOnly := false, false
 	var sick ailing
 	for i := range reps {
 		rep := &reps[i]
@@ -208,7 +212,7 @@ func (n *Node) summarize(rec *registry.Group, reps []replicaReport) GroupSummary
 		if rep.Leader != 0 && rep.Term >= s.Term {
 			s.Leader, s.Term = rep.Leader, rep.Term
 			if rep.Leads {
-				sick = rep.Ailing
+				sick, logOnly = rep.Ailing, rep.LogOnly
 			}
 		}
 		s.Term = max(s.Term, rep.Term)
@@ -223,6 +227,7 @@ func (n *Node) summarize(rec *registry.Group, reps []replicaReport) GroupSummary
 	s.addProblem(!d.IsJoint() && !reached(d, *rec) || len(sick.Down) > 0, "under_replicated")
 	s.addProblem(len(sick.Lagging) > 0, "lagging")
 	s.addProblem(faulty, "faulty")
+	s.addProblem(logOnly, "log_only_leader")
 	return s
 }
 
@@ -339,6 +344,7 @@ func (n *Node) RaftStatus(ctx context.Context, g raftyard.GroupID) (RaftStatus, 
 			Group: st.Group, Members: memberStatuses(r.view.Load().State.Descriptor),
 			ReplicaStatus: ReplicaStatus{
 				Node: n.cfg.ID, Replica: r.id, Role: "none", Fault: r.goneReason().Error(),
+				LogOnly: r.machine.logOnly.Load(),
 			},
 		}, nil
 	default:
@@ -358,7 +364,7 @@ func (r *replica) fillStatus(st *RaftStatus) {
 	st.ReplicaStatus = ReplicaStatus{
 		Node: r.node, Replica: r.id, Role: role, Term: s.Term, Vote: s.Vote, Leader: s.Leader,
 		Epoch: d.Epoch, First: first, Last: last, Commit: s.Commit, Applied: r.applied.Load(),
-		Snapshot: r.snap.index, Bytes: r.log.Bytes(),
+		Snapshot: r.snap.index, Bytes: r.log.Bytes(), LogOnly: r.machine.logOnly.Load(),
 	}
 	st.Members = memberStatuses(d)
 	st.NextReplica = uint64(d.NextReplica)
@@ -425,6 +431,9 @@ func (n *Node) Hash(ctx context.Context, g raftyard.GroupID, index uint64) (Hash
 // hash returns the state machine's content hash.
 func (m *machine) hash() (h []byte, err error) {
 	defer recovered(&err, "Hash")
+	if m.logOnly.Load() {
+		return nil, fmt.Errorf("%w: %w", ErrNoReplica, errLogOnly)
+	}
 	hasher, ok := m.sm.(group.Hasher)
 	if !ok {
 		return nil, fmt.Errorf("%w: it has no content hash", ErrUnsupported)

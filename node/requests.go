@@ -22,6 +22,11 @@ const (
 	askReplica  uint8 = 5 // group → ReplicaStatus
 	askNode     uint8 = 6 // → nodeReport
 	askGroups   uint8 = 7 // first group, limit → replica reports
+
+	// Those that have to do with replicas without a state machine.
+	askState   uint8 = 20 // group, incarnation, replica, least index → nothing, after a stream
+	askAppend  uint8 = 21 // group, incarnation, command id, command → index
+	askThrough uint8 = 22 // group, command id, command → index, result
 )
 
 // remoteCodes give the errors of this package that travel between nodes their
@@ -57,7 +62,7 @@ func (n *Node) serve(ctx context.Context, kind uint8, r *wire.Reader) ([]byte, e
 	}
 	switch kind {
 	case askPropose:
-		return n.servePropose(ctx, r)
+		return n.servePropose(ctx, r, n.proposeLocal)
 	case askQuery:
 		return n.serveQuery(ctx, r)
 	case askTransfer:
@@ -80,6 +85,12 @@ func (n *Node) serve(ctx context.Context, kind uint8, r *wire.Reader) ([]byte, e
 		}
 		st, err := n.RaftStatus(ctx, g)
 		return jsonAnswer(st, err)
+	case askAppend:
+		return n.serveAppend(ctx, r)
+	case askThrough:
+		return n.servePropose(ctx, r, n.proposeHere)
+	case askState:
+		return n.serveState(ctx, r)
 	case askNode:
 		return jsonAnswer(n.report(), r.Close())
 	case askGroups:
@@ -100,12 +111,15 @@ func jsonAnswer(v any, err error) ([]byte, error) {
 	return json.Marshal(v)
 }
 
-func (n *Node) servePropose(ctx context.Context, r *wire.Reader) ([]byte, error) {
+func (n *Node) servePropose(
+	ctx context.Context, r *wire.Reader,
+	propose func(context.Context, raftyard.GroupID, group.Proposal) (group.Result, error),
+) ([]byte, error) {
 	g, id, cmd := raftyard.GroupID(r.Uvarint()), group.CommandID(r.ID()), r.Bytes()
 	if err := r.Close(); err != nil {
 		return nil, err
 	}
-	res, err := n.proposeLocal(ctx, g, group.Proposal{ID: id, Data: cmd})
+	res, err := propose(ctx, g, group.Proposal{ID: id, Data: cmd})
 	if err != nil {
 		return nil, err
 	}
@@ -116,6 +130,9 @@ func (n *Node) serveQuery(ctx context.Context, r *wire.Reader) ([]byte, error) {
 	g, c, q := raftyard.GroupID(r.Uvarint()), Consistency(r.Byte()), r.Bytes()
 	if err := r.Close(); err != nil {
 		return nil, err
+	}
+	if n.keepsLogOnly(g) {
+		return nil, noState(g)
 	}
 	return n.queryLocal(ctx, g, c, q)
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,10 +26,17 @@ const (
 	snapshotTimeout = time.Hour
 )
 
-// A sendJob is a snapshot that raft wants a follower to have.
+// A sendJob is a snapshot that raft wants a follower to have, or a state that a replica
+// without a state machine has asked for.
 type sendJob struct {
 	r   *replica
 	env transport.Envelope
+
+	file  string // that a log-only replica sends; empty: the state is taken now
+	check fileCheck
+
+	told  chan error // holds one; nil: raft hears how it ends
+	least uint64     // the index that the state must have reached
 }
 
 // snapshotSender sends snapshots from a fixed number of goroutines. The state
@@ -79,15 +87,19 @@ func (w *worker) sendSnapshot(r *replica, env transport.Envelope) {
 		// it probes, and sends the snapshot again if that shows it is needed.
 		r.raft.ReportSnapshot(to, true)
 	default:
+		j := &sendJob{r: r, env: env}
+		if r.machine.logOnly.Load() && !w.offerOwn(r, j) {
+			return
+		}
 		select {
-		case w.node.sender.queue <- &sendJob{r: r, env: env}:
+		case w.node.sender.queue <- j:
 		default:
 			r.raft.ReportSnapshot(to, false)
 		}
 	}
 }
 
-// send streams one snapshot and tells raft, once, how that ended.
+// send streams one snapshot and tells raft, or who asked for it, once, how that ended.
 func (s *snapshotSender) send(ctx context.Context, j *sendJob) {
 	r := j.r
 	err := s.stream(ctx, j)
@@ -100,10 +112,17 @@ func (s *snapshotSender) send(ctx context.Context, j *sendJob) {
 	} else {
 		s.node.metrics.snapshotsSent.Add(1)
 	}
+	if j.told != nil {
+		j.told <- err
+		return
+	}
 	r.worker.box.control(func() {
 		r.worker.guard(r, "report a snapshot", func() {
 			if err == nil || !mutant.On(mutant.SnapshotLimbo) {
 				r.raft.ReportSnapshot(j.env.To.Replica, err == nil)
+			}
+			if errors.Is(err, errRotten) {
+				r.worker.ownRotten(r, j.file)
 			}
 			r.worker.touch(r)
 		})
@@ -113,15 +132,51 @@ func (s *snapshotSender) send(ctx context.Context, j *sendJob) {
 func (s *snapshotSender) stream(ctx context.Context, j *sendJob) error {
 	ctx, cancel := s.node.world.withTimeout(ctx, snapshotTimeout)
 	defer cancel()
-	r := j.r
-	r.pins.add(j, j.env.Message.GetSnapshot().GetMetadata().GetIndex())
-	defer r.pins.remove(j)
-	content, at, err := s.node.viewOf(ctx, r)
+	if j.told == nil {
+		j.r.pins.add(j, j.env.Message.GetSnapshot().GetMetadata().GetIndex())
+		defer j.r.pins.remove(j)
+	}
+	content, snap, err := s.content(ctx, j)
 	if err != nil {
 		return err
 	}
+	env := j.env
+	env.Message = &raftpb.Message{
+		Type: raftpb.MsgSnap.Enum(),
+		To:   env.Message.To,
+		From: env.Message.From,
+		// What is sent aside from raft is in no term of a leader.
+		Term:     new(cmp.Or(env.Message.GetTerm(), snap.GetMetadata().GetTerm())),
+		Context:  env.Message.GetContext(),
+		Snapshot: snap,
+	}
+	err = s.node.transport.SendSnapshot(ctx, env, content)
+	if cerr := content.Close(); err == nil && cerr != nil {
+		err = fmt.Errorf("close snapshot: %w", cerr)
+	}
+	return err
+}
+
+// content returns what is to be sent, and the snapshot that says what it is.
+func (s *snapshotSender) content(
+	ctx context.Context, j *sendJob,
+) (group.Snapshot, *raftpb.Snapshot, error) {
+	r := j.r
+	if j.file != "" {
+		file, err := s.node.openOwn(j)
+		return file, j.env.Message.GetSnapshot(), err
+	}
+	content, at, err := s.node.viewOf(ctx, r)
+	if err != nil {
+		return nil, nil, err
+	}
 	if !r.serving() { // it may have gone while the view was on its way
-		return errors.Join(r.goneReason(), content.Close())
+		err = r.goneReason()
+	} else if j.told != nil {
+		err = j.fits(at)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, content.Close())
 	}
 	if mutant.On(mutant.SnapshotMembers) {
 		at.state = oldState(r)
@@ -129,19 +184,7 @@ func (s *snapshotSender) stream(ctx context.Context, j *sendJob) error {
 	if mutant.On(mutant.SnapshotTerm) {
 		at.term = r.view.Load().Term
 	}
-	env := j.env
-	env.Message = &raftpb.Message{
-		Type:     raftpb.MsgSnap.Enum(),
-		To:       env.Message.To,
-		From:     env.Message.From,
-		Term:     env.Message.Term,
-		Snapshot: s.node.newSnapshot(at, r.machine.size()),
-	}
-	err = s.node.transport.SendSnapshot(ctx, env, content)
-	if cerr := content.Close(); err == nil && cerr != nil {
-		err = fmt.Errorf("close snapshot: %w", cerr)
-	}
-	return err
+	return content, s.node.newSnapshot(at, r.machine.size()), nil
 }
 
 // viewOf gets a state machine's view of its state between two applies, so that

@@ -83,7 +83,8 @@ func (r *replica) schedule(first bool) {
 
 // maybeSnapshot takes a snapshot when enough was applied since the last one.
 func (w *worker) maybeSnapshot(r *replica) {
-	if !r.snap.running && r.snap.next != 0 && r.applied.Load() >= r.snap.next {
+	due := r.snap.next != 0 && r.applied.Load() >= r.snap.next
+	if due && !r.snap.running && !r.machine.logOnly.Load() {
 		w.takeSnapshot(r)
 	}
 }
@@ -181,6 +182,11 @@ func (w *worker) snapshotTaken(r *replica, res snapshotResult) {
 		res.at.term = r.raft.Position().Term
 		res.floor.Term = res.at.term
 	}
+	w.keepSnapshot(r, res)
+}
+
+// keepSnapshot makes a snapshot durable, and cuts the log behind it.
+func (w *worker) keepSnapshot(r *replica, res snapshotResult) {
 	r.obsolete(r.meta.Floor.File)
 	r.meta.Floor = res.floor
 	u := storage.Update{
@@ -233,6 +239,7 @@ func (r *replica) compactTo(index uint64) uint64 {
 // endSnapshot notes a snapshot that is durable.
 func (w *worker) endSnapshot(r *replica, res snapshotResult) {
 	r.snap.index = max(r.snap.index, res.at.applied)
+	r.own.rotten = false
 	first, _ := r.log.Bounds()
 	r.raft.Compacted(first - 1)
 	w.node.metrics.snapshotsTaken.Add(1)

@@ -151,7 +151,7 @@ func (n *Node) announce(ctx context.Context) (refusal error) {
 			continue
 		}
 		tried[to] = true
-		res, err := n.proposeAt(ctx, to, raftyard.SystemGroup, p)
+		res, err := n.proposeAt(ctx, to, askPropose, raftyard.SystemGroup, p)
 		if err == nil {
 			return n.answered(res)
 		}

@@ -62,7 +62,8 @@ type GroupSummary struct {
 	// Problems are stable words: no_replica (nobody that was asked has one),
 	// no_leader, joint (a membership change is halfway), under_replicated (a wanted
 	// member is missing or does not answer), lagging (a member is far behind),
-	// faulty (a replica is stopped).
+	// faulty (a replica is stopped), log_only_leader (the leader has no state machine of
+	// the kind, so that requests go through other members).
 	Problems []string `json:"problems"`
 }
 
@@ -87,7 +88,8 @@ type ReplicaStatus struct {
 	Fault string `json:"fault,omitempty"`
 	// Error says why the node could not be asked, or is empty.
 	Error string `json:"error,omitempty"`
-	// LogOnly: the node has no state machine for the group's kind.
+	// LogOnly: the node has no state machine of the group's kind, so that the replica
+	// keeps the log and has no state. Applied is how far it has followed.
 	LogOnly bool `json:"log_only,omitempty"`
 }
 

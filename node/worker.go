@@ -167,6 +167,8 @@ func (w *worker) tick() {
 			w.tickTold(r)
 			w.tickTransfer(r)
 			w.tickHealth(r)
+			w.tickOwn(r)
+			w.tickHandBack(r)
 			if r.steering.unmet {
 				w.steer(r)
 			}
@@ -244,6 +246,10 @@ func (w *worker) propose(p *proposal) {
 		if r.machine.backlog() > maxApplyBacklog/4 {
 			c.finish(group.Result{}, fmt.Errorf("%w: the state machine of group %d is behind",
 				ErrOverloaded, r.group))
+			return
+		}
+		if r.machine.logOnly.Load() && !c.append && r.raft.Position().Role == group.Leader {
+			c.finish(group.Result{}, noState(r.group))
 			return
 		}
 		if err := r.raft.Propose(p.p); err != nil {
