@@ -75,7 +75,7 @@ func (w *World) replicas(fn func(*host, *world.Replica)) {
 
 // The bounds of a node at rest.
 const (
-	maxProcesses = 24 // whatever it has done before
+	maxProcesses = 28 // whatever it has done before
 	maxSnapshots = 1  // files of a replica
 	maxSurplus   = 32 // entries that came while a snapshot was taken
 )
