@@ -111,6 +111,9 @@ func shape(typ reflect.Type) string {
 func fields(typ reflect.Type) string {
 	var b strings.Builder
 	for f := range typ.Fields() {
+		if !f.IsExported() {
+			continue
+		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous && name == "" {
 			b.WriteString(fields(f.Type))
