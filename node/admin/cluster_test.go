@@ -50,6 +50,11 @@ func TestNodeRoutes(t *testing.T) {
 		{"PUT /v1/nodes/4", "", 400, "the body is empty", ""},
 		{"PUT /v1/nodes/0", one, 400, "decimal number from 1", ""},
 		{"PUT /v1/nodes/x", one, 400, "decimal number from 1", ""},
+		{"POST /v1/nodes/4/drain", "", 200, `"state":"drained"`, "drain 4"},
+		{"POST /v1/nodes/4/undrain", "", 200, `"state":"active"`, "undrain 4"},
+		{"POST /v1/nodes/0/drain", "", 400, "decimal number from 1", ""},
+		{"GET /v1/nodes/4/drain", "", 405, "POST", ""},
+		{"POST /v1/nodes/4/rest", "", 404, "not_found", ""},
 		{"PATCH /v1/nodes/4", "", 405, "DELETE, GET, HEAD, PUT", ""},
 		{"POST /v1/nodes/4/rest", "", 404, "not_found", ""},
 	})

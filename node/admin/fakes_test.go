@@ -93,6 +93,18 @@ func (f *fakeNode) PutNode(_ context.Context, spec node.NodeSpec) (bool, error) 
 		spec.Labels))
 }
 
+func (f *fakeNode) DrainNode(
+	_ context.Context, id raftyard.NodeID,
+) (node.NodeStatus, error) {
+	return node.NodeStatus{ID: id, State: "drained"}, f.note("drain " + id.String())
+}
+
+func (f *fakeNode) UndrainNode(
+	_ context.Context, id raftyard.NodeID,
+) (node.NodeStatus, error) {
+	return node.NodeStatus{ID: id, State: "active"}, f.note("undrain " + id.String())
+}
+
 func (f *fakeNode) SetMembers(
 	ctx context.Context, id raftyard.GroupID, m node.Members, wait bool,
 ) (node.GroupStatus, error) {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 
@@ -83,4 +84,27 @@ func (h *Handler) storedNode(c *call, spec node.NodeSpec) node.NodeStatus {
 	h.cfg.Logger.LogAttrs(c.r.Context(), slog.LevelDebug, "node not read back",
 		slog.Uint64("node", uint64(spec.ID)), slog.Any("error", err))
 	return node.NodeStatus{ID: spec.ID, Peer: spec.Peer, HTTP: spec.HTTP, Labels: spec.Labels}
+}
+
+func (h *Handler) drainNode(c *call) error {
+	return c.changeNode(h.cfg.Node.DrainNode)
+}
+
+func (h *Handler) undrainNode(c *call) error {
+	return c.changeNode(h.cfg.Node.UndrainNode)
+}
+
+// changeNode has the node in the path changed, and answers how it is then.
+func (c *call) changeNode(
+	change func(context.Context, raftyard.NodeID) (node.NodeStatus, error),
+) error {
+	id, err := c.nodeID("id")
+	if err != nil {
+		return err
+	}
+	status, err := change(c.r.Context(), id)
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, status)
 }

@@ -41,6 +41,14 @@ func (h *Handler) nodeRoutes() {
 		pattern: one, serve: h.putNode, changes: true,
 		does: "have a node join, or change where it is reached",
 	})
+	h.handle(http.MethodPost, &route{
+		pattern: one + "/drain", serve: h.drainNode, changes: true,
+		does: "have a node lead nothing",
+	})
+	h.handle(http.MethodPost, &route{
+		pattern: one + "/undrain", serve: h.undrainNode, changes: true,
+		does: "let a node lead again",
+	})
 }
 
 func (h *Handler) groupRoutes() {
@@ -143,8 +151,6 @@ func (h *Handler) vitalRoutes() {
 func (h *Handler) later() {
 	for _, l := range []struct{ method, path string }{
 		{http.MethodDelete, "/v1/nodes/{id}"},
-		{http.MethodPost, "/v1/nodes/{id}/drain"},
-		{http.MethodPost, "/v1/nodes/{id}/undrain"},
 		{http.MethodGet, "/v1/groups/{id}/snapshot"},
 		{http.MethodPut, "/v1/groups/{id}/snapshot"},
 		{http.MethodGet, "/v1/events"},

@@ -15,8 +15,8 @@ func (a *app) nodeAddCommand() *cobra.Command {
 		Use:   "add ID",
 		Short: "Have a node join, or change where one is reached",
 		Long: `Have a node join the cluster, or change the addresses and labels of one that is in
-it. The id is new and never used again after the node has left. A node that joins is started
-afterwards; it holds no group until one is moved to it.`,
+it. The id is new and never used again after the node has left. The node can be started
+before or after that; it holds no group until one is moved to it.`,
 		Example: `  raftyard node add 4 --peer 127.0.0.1:8731 --http 127.0.0.1:8730
   raftyard node add 4 --peer n4.example:8701 --http n4.example:8700 --labels zone=b`,
 		Args: wantArgs,
@@ -50,7 +50,8 @@ func (a *app) nodeDrainCommand() *cobra.Command {
 		Use:   "drain ID",
 		Short: "Have a node lead no group",
 		Long: `Have a node hand its leaderships over and take no new ones, such as before it is
-stopped for long. It stays a member of its groups, which go on counting it.`,
+stopped for long, and return when that is done. It stays a member of its groups, which go
+on counting it.`,
 		Example: "  raftyard node drain 3",
 	}, func(ctx context.Context, c *client.Client, id raftyard.NodeID) (*client.Node, error) {
 		return c.DrainNode(ctx, id)
