@@ -51,17 +51,22 @@ func (n *Node) countReplicas() (replicas, leaders int) {
 // Nodes lists the nodes of the cluster, in the order of their ids. It asks each
 // that it is connected to; the others are shown as not live.
 func (n *Node) Nodes(ctx context.Context) []NodeStatus {
-	return n.nodeStatuses(ctx, n.registry.Nodes())
+	list, _ := n.nodeStatuses(ctx, n.registry.Nodes())
+	return list
 }
 
-// nodeStatuses asks for what these nodes are like.
-func (n *Node) nodeStatuses(ctx context.Context, recs []registry.Node) []NodeStatus {
+// nodeStatuses asks for what these nodes are like, and returns what they tell of
+// themselves, too.
+func (n *Node) nodeStatuses(
+	ctx context.Context, recs []registry.Node,
+) ([]NodeStatus, []nodeReport) {
 	peers := make(map[raftyard.NodeID]transport.PeerStatus)
 	known := n.transport.Peers()
 	for i := range known {
 		peers[known[i].Node] = known[i]
 	}
 	out := make([]NodeStatus, len(recs))
+	reports := make([]nodeReport, len(recs))
 	var asks []func()
 	for i, rec := range recs {
 		st := &out[i]
@@ -74,7 +79,8 @@ func (n *Node) nodeStatuses(ctx context.Context, recs []registry.Node) []NodeSta
 		}
 		if rec.ID == n.cfg.ID {
 			st.Self, st.Live = true, true
-			st.fill(n.report())
+			reports[i] = n.report()
+			st.fill(&reports[i])
 			continue
 		}
 		p := peers[rec.ID]
@@ -94,35 +100,41 @@ func (n *Node) nodeStatuses(ctx context.Context, recs []registry.Node) []NodeSta
 		asks = append(asks, func() {
 			short, cancel := n.world.withTimeout(ctx, askPatience)
 			defer cancel()
-			var rep nodeReport
-			if err := n.askJSON(short, rec.ID, askNode, nil, &rep); err != nil {
+			if err := n.askJSON(short, rec.ID, askNode, nil, &reports[i]); err != nil {
 				st.LastError = err.Error()
 				return
 			}
-			st.fill(rep)
+			st.fill(&reports[i])
 		})
 	}
 	n.world.all("ask for a node", asks)
-	return out
+	return out, reports
 }
 
-func (st *NodeStatus) fill(rep nodeReport) {
+func (st *NodeStatus) fill(rep *nodeReport) {
 	st.Replicas, st.Leaders = rep.Replicas, rep.Leaders
 	st.DiskFree, st.DiskLevel = rep.DiskFree, rep.DiskLevel
 	st.Version, st.Boot = rep.Version, rep.Boot
-	st.movable = rep.Movable
 	if st.Problem == "" && st.State != registry.NodeActive.String() {
-		st.Problem = drainProblem(st)
+		st.Problem = rep.drainProblem()
 	}
 }
 
 // NodeStatus returns one node of the cluster, or what is left of one that was removed.
 func (n *Node) NodeStatus(ctx context.Context, id raftyard.NodeID) (NodeStatus, error) {
+	st, _, err := n.nodeStatus(ctx, id)
+	return st, err
+}
+
+func (n *Node) nodeStatus(
+	ctx context.Context, id raftyard.NodeID,
+) (NodeStatus, nodeReport, error) {
 	rec, ok := n.registry.Node(id)
 	if !ok {
-		return NodeStatus{}, fmt.Errorf("%w: node %d", ErrNodeNotFound, id)
+		return NodeStatus{}, nodeReport{}, fmt.Errorf("%w: node %d", ErrNodeNotFound, id)
 	}
-	return n.nodeStatuses(ctx, []registry.Node{rec})[0], nil
+	list, reports := n.nodeStatuses(ctx, []registry.Node{rec})
+	return list[0], reports[0], nil
 }
 
 // maxListedProblems bounds the groups that a status names.

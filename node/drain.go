@@ -30,13 +30,13 @@ const (
 func (n *Node) DrainNode(ctx context.Context, id raftyard.NodeID) (NodeStatus, error) {
 	ctx, cancel := n.withDeadline(ctx)
 	defer cancel()
-	if _, err := n.setNodeState(ctx, id, registry.NodeDrained, false); err != nil {
+	if _, err := n.setNodeState(ctx, id, registry.NodeDrained); err != nil {
 		return NodeStatus{}, err
 	}
 	wait := pollEvery
 	for {
-		st, err := n.NodeStatus(context.WithoutCancel(ctx), id)
-		if err != nil || !st.Live || st.movable == 0 || !n.world.sleep(ctx, wait) {
+		st, rep, err := n.nodeStatus(context.WithoutCancel(ctx), id)
+		if err != nil || !st.Live || rep.Movable == 0 || !n.world.sleep(ctx, wait) {
 			return st, err
 		}
 		wait = min(2*wait, handoffEvery)
@@ -47,10 +47,10 @@ func (n *Node) DrainNode(ctx context.Context, id raftyard.NodeID) (NodeStatus, e
 func (n *Node) UndrainNode(ctx context.Context, id raftyard.NodeID) (NodeStatus, error) {
 	ctx, cancel := n.withDeadline(ctx)
 	defer cancel()
-	res, err := n.setNodeState(ctx, id, registry.NodeActive, false)
+	res, err := n.setNodeState(ctx, id, registry.NodeActive)
 	if err != nil && res.Node.State == registry.NodeLeaving {
-		if _, err = n.setNodeState(ctx, id, registry.NodeDrained, false); err == nil {
-			_, err = n.setNodeState(ctx, id, registry.NodeActive, false)
+		if _, err = n.setNodeState(ctx, id, registry.NodeDrained); err == nil {
+			_, err = n.setNodeState(ctx, id, registry.NodeActive)
 		}
 	}
 	if err != nil {
@@ -61,7 +61,7 @@ func (n *Node) UndrainNode(ctx context.Context, id raftyard.NodeID) (NodeStatus,
 
 // setNodeState has the registry change what a node is used for.
 func (n *Node) setNodeState(
-	ctx context.Context, id raftyard.NodeID, state registry.NodeState, force bool,
+	ctx context.Context, id raftyard.NodeID, state registry.NodeState,
 ) (registry.Result, error) {
 	if err := n.mustBelong(); err != nil {
 		return registry.Result{}, err
@@ -72,7 +72,7 @@ func (n *Node) setNodeState(
 		return registry.Result{}, err
 	}
 	res, err := n.command(ctx, registry.EncodeSetNodeState(registry.SetNodeState{
-		ID: id, State: state, Forced: force,
+		ID: id, State: state,
 	}))
 	if err != nil {
 		return res, err
@@ -159,13 +159,13 @@ func (w *worker) handOver(r *replica, eligible func(raftyard.NodeID) bool) {
 }
 
 // drainProblem says what a drained node still leads, or nothing.
-func drainProblem(st *NodeStatus) string {
+func (rep *nodeReport) drainProblem() string {
 	switch {
-	case st.movable > 0:
-		return fmt.Sprintf("it still leads %d groups that are being handed over", st.movable)
-	case st.Leaders > 0:
+	case rep.Movable > 0:
+		return fmt.Sprintf("it still leads %d groups that are being handed over", rep.Movable)
+	case rep.Leaders > 0:
 		return fmt.Sprintf("it leads %d groups that have no other voter on a node that is live "+
-			"and not drained", st.Leaders)
+			"and not drained", rep.Leaders)
 	}
 	return ""
 }

@@ -20,10 +20,11 @@ func (c *cluster) leads(id raftyard.NodeID) (groups []raftyard.GroupID) {
 	return groups
 }
 
-func (c *cluster) transfer(g raftyard.GroupID, to raftyard.NodeID) {
+// toNode2 hands the leadership of a group to node 2.
+func (c *cluster) toNode2(g raftyard.GroupID) {
 	c.t.Helper()
-	if err := c.anyNode().TransferLeader(c.t.Context(), g, to); err != nil {
-		c.t.Fatalf("TransferLeader of group %d to %d = %v", g, to, err)
+	if err := c.anyNode().TransferLeader(c.t.Context(), g, 2); err != nil {
+		c.t.Fatalf("TransferLeader of group %d = %v", g, err)
 	}
 }
 
@@ -32,9 +33,9 @@ func TestDrain(t *testing.T) {
 	c.awaitReady(1, 2, 3)
 	for g := range raftyard.GroupID(6) {
 		c.create(g+1, 1, 2, 3)
-		c.transfer(g+1, 2)
+		c.toNode2(g + 1)
 	}
-	c.transfer(raftyard.SystemGroup, 2)
+	c.toNode2(raftyard.SystemGroup)
 	st, err := c.nodes[1].DrainNode(t.Context(), 2)
 	if err != nil || st.State != "drained" || st.Leaders != 0 || st.Problem != "" {
 		t.Fatalf("DrainNode = %+v, %v", st, err)
@@ -47,7 +48,7 @@ func TestDrain(t *testing.T) {
 			t.Errorf("node %d leads nothing: all went to the other", id)
 		}
 	}
-	if err := c.nodes[1].TransferLeader(t.Context(), 1, 2); !errors.Is(err, ErrTransfer) {
+	if err = c.nodes[1].TransferLeader(t.Context(), 1, 2); !errors.Is(err, ErrTransfer) {
 		t.Errorf("TransferLeader to a drained node = %v, want ErrTransfer", err)
 	}
 	c.createSpec(Spec{ID: 7, Kind: "list", Voters: nodeIDs(2)}) // it cannot begin elsewhere
@@ -76,7 +77,7 @@ func TestDrain(t *testing.T) {
 	if st, err = c.nodes[1].UndrainNode(t.Context(), 2); err != nil || st.State != "active" {
 		t.Errorf("UndrainNode = %+v, %v", st, err)
 	}
-	c.transfer(1, 2)
+	c.toNode2(1)
 }
 
 // TestDrainOfTheOnlyVoter: the system group has somebody else vote for it.
@@ -101,12 +102,12 @@ func TestDrainGivesUp(t *testing.T) {
 	c := newCluster(t, 3)
 	c.awaitReady(1, 2, 3)
 	c.create(1, 1, 2, 3)
-	c.transfer(1, 2)
+	c.toNode2(1)
 	n := c.nodes[1]
-	if res, err := n.setNodeState(t.Context(), 3, registry.NodeDrained, false); err != nil {
+	if res, err := n.setNodeState(t.Context(), 3, registry.NodeDrained); err != nil {
 		t.Fatal(res, err)
 	}
-	if _, err := n.setNodeState(t.Context(), 1, registry.NodeDrained, false); err != nil {
+	if _, err := n.setNodeState(t.Context(), 1, registry.NodeDrained); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)

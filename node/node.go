@@ -162,6 +162,12 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	n.lifecycle.start()
 	n.lifecycle.poke()
 	n.bootstrapElection()
+	n.work(in != nil)
+	return nil
+}
+
+// work starts what goes on for as long as the node does.
+func (n *Node) work(simulated bool) {
 	n.beside("clock", n.clock)
 	n.beside("reconcile", n.lifecycle.pokeNowAndThen)
 	n.beside("housekeeping", n.housekeeping)
@@ -173,10 +179,9 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	for range n.cfg.SnapshotReceives {
 		n.beside("states", n.askForStates)
 	}
-	if in != nil {
-		n.beside("keeper", n.keepStore)
+	if simulated {
+		n.beside("store", n.keepStore)
 	}
-	return nil
 }
 
 // checkLimits makes sure that whatever one step of a replica may hold fits into

@@ -163,8 +163,6 @@ type NodeStatus struct {
 	Store string `json:"store,omitempty"`
 	// Problem says, for people, why the node is not as it should be, or is empty.
 	Problem string `json:"problem,omitempty"`
-
-	movable int // groups that it leads and could hand over
 }
 
 // Status is what GET /v1/status answers: this node and what it knows of the cluster.
