@@ -68,7 +68,7 @@ type hooks struct {
 	panicInWriteTo atomic.Bool
 	destroyed      atomic.Int32
 	failDestroy    atomic.Int32
-	full           [8]atomic.Bool // by node id: its disk is
+	full           [16]atomic.Bool // by node id: its disk is
 }
 
 // holdWord makes the state machine on a node stop before it applies a word. It

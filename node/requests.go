@@ -27,6 +27,7 @@ const (
 	askState   uint8 = 20 // group, incarnation, replica, least index → nothing, after a stream
 	askAppend  uint8 = 21 // group, incarnation, command id, command → index
 	askThrough uint8 = 22 // group, command id, command → index, result
+	askResidue uint8 = 23 // group, incarnation → residue
 )
 
 // remoteCodes give the errors of this package that travel between nodes their
@@ -85,6 +86,8 @@ func (n *Node) serve(ctx context.Context, kind uint8, r *wire.Reader) ([]byte, e
 		}
 		st, err := n.RaftStatus(ctx, g)
 		return jsonAnswer(st, err)
+	case askResidue:
+		return n.serveResidue(ctx, r)
 	case askAppend:
 		return n.serveAppend(ctx, r)
 	case askThrough:

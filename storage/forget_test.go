@@ -25,10 +25,14 @@ func TestForgottenGroupLeavesNoKey(t *testing.T) {
 		b.Forget(1)
 		return b.Commit()
 	}
-	if err := forget(); err != nil && !errors.Is(err, ErrRemains) {
-		t.Fatalf("Forget = %v", err)
+	err, remains := forget(), s.Remains(1)
+	if err != nil && !errors.Is(err, ErrRemains) || remains != (err != nil) {
+		t.Fatalf("Forget = %v, Remains = %t", err, remains)
 	}
 	collectAll(t, s)
+	if s.Remains(1) || s.Remains(2) || s.Remains(3) {
+		t.Error("something remains of what is deleted, is live, or never was")
+	}
 	if err := forget(); err != nil {
 		t.Fatalf("Forget when the log is deleted = %v", err)
 	}

@@ -174,6 +174,18 @@ func (s *Store) Log(g raftyard.GroupID) *Log {
 	return nil
 }
 
+// Remains reports whether records of the group's destroyed replicas are still to be
+// deleted, which goes on in the background. It waits for a batch that is being committed.
+// Of a group with a live replica it tells nothing: false.
+func (s *Store) Remains(g raftyard.GroupID) bool {
+	s.lockCommits()
+	defer s.commitMu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	r, ok := s.replicas[g]
+	return ok && !r.live() && (r.slots.held != 0 || r.slots.doomed != 0)
+}
+
 // Err returns the first failure of a write, which wraps [ErrFailed], or
 // [ErrClosed] after Close, or nil. While it is not nil, nothing is written.
 func (s *Store) Err() error {
