@@ -12,6 +12,7 @@ import (
 // TestNobodyWaitsForWhatWillNotCome has somebody wait for members that cannot be reached
 // yet, and somebody else decide otherwise meanwhile.
 func TestNobodyWaitsForWhatWillNotCome(t *testing.T) {
+	t.Parallel()
 	back := Members{Voters: []raftyard.NodeID{1, 2, 3}}
 	tests := []struct {
 		name   string
