@@ -156,13 +156,16 @@ func (pl planner) leave() Step {
 }
 
 // transfer finds a successor if the leader is not to stay a voter. It is false if
-// the leader stays, or if there is no member that could follow it yet.
+// the leader stays, or if there is no member that could follow it yet: of the voters
+// none is to stay, or those that are have not been heard of, and may never be again.
 func (pl planner) transfer() (Step, bool) {
 	leader, ok := pl.d.Member(pl.self)
 	if !ok || pl.want.role(leader.Node) == Voter && leader.Role.newVoter() {
 		return Step{}, false
 	}
-	wanted := func(m Member) bool { return m.ID != pl.self && pl.want.role(m.Node) == Voter }
+	wanted := func(m Member) bool {
+		return m.ID != pl.self && pl.want.role(m.Node) == Voter && pl.active(m.ID)
+	}
 	if !slices.ContainsFunc(pl.d.Voters(), wanted) {
 		return Step{}, false
 	}

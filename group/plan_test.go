@@ -285,6 +285,17 @@ func TestPlan(t *testing.T) {
 			why: "to take the leadership",
 		},
 		{
+			name: "swap though the voter that stays is gone",
+			d:    testDescriptor(Voter, Voter, Voter, Learner, Learner), self: 2,
+			want: Want{Voters: nodes(1, 4, 5)}, gone: replicas(1), step: StepChange,
+			next: "1@1 voter, 2@2 outgoing, 3@3 outgoing, 4@4 incoming, 5@5 incoming",
+		},
+		{
+			name: "hand over to a new voter where the one that stays is gone",
+			d:    testDescriptor(Voter, Outgoing, Outgoing, Incoming, Incoming), self: 2,
+			want: Want{Voters: nodes(1, 4, 5)}, gone: replicas(1), step: StepTransfer, to: 4,
+		},
+		{
 			name: "swap after handing over", d: testDescriptor(Voter, Voter, Voter, Learner),
 			self: 2, want: Want{Voters: nodes(2, 3, 4)}, step: StepChange,
 			next: "1@1 outgoing, 2@2 voter, 3@3 voter, 4@4 incoming",
