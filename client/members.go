@@ -52,17 +52,20 @@ func (c *Client) SetMembers(
 	return call[Group](ctx, c, req)
 }
 
-// AttachLearner has a node follow a group: it gets its log and state, serves stale
-// reads, and has no vote. A node that has a member of the group already is left as
-// it is.
+// AttachLearner has a node follow a group, and returns when the node has caught up: it
+// gets the log and the state, serves reads, and has no vote. A node that has a member
+// of the group already is left as it is. [CodeNotReached]: it is decided, and the node
+// has not caught up within the time.
 func (c *Client) AttachLearner(
 	ctx context.Context, id raftyard.GroupID, node raftyard.NodeID,
 ) (*Group, error) {
 	return call[Group](ctx, c, request{method: http.MethodPut, path: learnerPath(id, node)})
 }
 
-// DetachLearner ends what [Client.AttachLearner] began. Nothing of the group stays on
-// the node. A node that does not follow the group is no error.
+// DetachLearner ends what [Client.AttachLearner] began, and returns when nothing of the
+// group is left on the node. A node that does not follow the group is no error.
+// [CodeNotReached]: it is decided, and something may be left, such as on a node that
+// is down.
 func (c *Client) DetachLearner(
 	ctx context.Context, id raftyard.GroupID, node raftyard.NodeID,
 ) (*Group, error) {

@@ -76,6 +76,17 @@ func TestPutNodeAgain(t *testing.T) {
 	}
 }
 
+func TestLearnerRoutes(t *testing.T) {
+	checkRoutes(t, []routeTest{
+		{"PUT /v1/groups/7/learners/4", "", 200, `"the incarnation"`, "attach 7 4"},
+		{"DELETE /v1/groups/7/learners/4", "", 200, `"the incarnation"`, "detach 7 4"},
+		{"PUT /v1/groups/7/learners/0", "", 400, "node id", ""},
+		{"PUT /v1/groups/0/learners/4", "", 400, "system group", ""},
+		{"GET /v1/groups/7/learners/4", "", 405, "DELETE, PUT", ""},
+		{"GET /v1/groups/7/learners", "", 404, "not_found", ""},
+	})
+}
+
 func TestForcedMembers(t *testing.T) {
 	const path = "PUT /v1/groups/7/members"
 	checkRoutes(t, []routeTest{

@@ -88,6 +88,18 @@ func (f *fakeNode) DeleteGroup(_ context.Context, id raftyard.GroupID) error {
 	return f.note("delete " + id.String())
 }
 
+func (f *fakeNode) AddLearner(
+	_ context.Context, id raftyard.GroupID, on raftyard.NodeID,
+) (node.GroupStatus, error) {
+	return f.stored, f.note("attach " + id.String() + " " + on.String())
+}
+
+func (f *fakeNode) RemoveLearner(
+	_ context.Context, id raftyard.GroupID, on raftyard.NodeID,
+) (node.GroupStatus, error) {
+	return f.stored, f.note("detach " + id.String() + " " + on.String())
+}
+
 func (f *fakeNode) PutNode(_ context.Context, spec node.NodeSpec) (bool, error) {
 	return !f.exists, f.note(fmt.Sprint("put node ", spec.ID, " ", spec.Peer, " ", spec.HTTP, " ",
 		spec.Labels))

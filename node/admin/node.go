@@ -30,6 +30,12 @@ type Members interface {
 	SetMembers(
 		ctx context.Context, id raftyard.GroupID, m node.Members, wait bool,
 	) (node.GroupStatus, error)
+	AddLearner(
+		ctx context.Context, id raftyard.GroupID, on raftyard.NodeID,
+	) (node.GroupStatus, error)
+	RemoveLearner(
+		ctx context.Context, id raftyard.GroupID, on raftyard.NodeID,
+	) (node.GroupStatus, error)
 }
 
 // Replicas acts on the replicas of one group.

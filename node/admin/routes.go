@@ -91,6 +91,14 @@ func (h *Handler) memberRoutes() {
 		pattern: one + "/members", serve: h.setMembers, changes: true,
 		params: []string{"wait"}, does: "set the wanted members",
 	})
+	h.handle(http.MethodPut, &route{
+		pattern: one + "/learners/{node}", serve: h.attachLearner, changes: true,
+		does: "have a node follow a group",
+	})
+	h.handle(http.MethodDelete, &route{
+		pattern: one + "/learners/{node}", serve: h.detachLearner, changes: true,
+		does: "have a node follow a group no more",
+	})
 }
 
 func (h *Handler) dataRoutes() {

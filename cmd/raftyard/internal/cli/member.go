@@ -18,14 +18,16 @@ func (a *app) memberCommand() *cobra.Command {
 	attach := a.learnerCommand(&cobra.Command{
 		Use:   "attach ID",
 		Short: "Have a node follow a group",
-		Long: `Have a node follow a group: it is sent the group's state and log, serves stale
-reads and has no vote. Whoever else holds the group stays as it is.`,
+		Long: `Have a node follow a group: it is sent the group's state and log, serves reads and
+has no vote. Whoever else holds the group stays as it is. The command returns when the node
+has caught up (see --timeout), and says meanwhile what the group waits for.`,
 		Example: "  raftyard member attach 7 --node 4\n  raftyard kv get 7 key --stale",
 	}, "the node that shall follow (needed)", (*client.Client).AttachLearner)
 	detach := a.learnerCommand(&cobra.Command{
-		Use:     "detach ID",
-		Short:   "Have a node follow a group no more",
-		Long:    `Have a node follow a group no more. Nothing of the group stays there.`,
+		Use:   "detach ID",
+		Short: "Have a node follow a group no more",
+		Long: `Have a node follow a group no more. The command returns when nothing of the group
+is left there, and the node must be up for that (see --timeout).`,
 		Example: "  raftyard member detach 7 --node 4",
 	}, "the node that follows (needed)", (*client.Client).DetachLearner)
 	cmd := parent("member", "Change which nodes hold a group",
@@ -88,15 +90,25 @@ func (a *app) setMembers(
 	if !wait {
 		return c.SetMembers(ctx, id, m, 0)
 	}
+	return a.watching(ctx, c, id, func() (*client.Group, error) {
+		// As long as the command has, of which the client leaves what the rest of the
+		// request takes.
+		return c.SetMembers(ctx, id, m, time.Duration(a.flags.timeout))
+	})
+}
+
+// watching says what a group waits for as long as change goes on.
+func (a *app) watching(
+	ctx context.Context, c *client.Client, id raftyard.GroupID,
+	change func() (*client.Group, error),
+) (*client.Group, error) {
 	watched, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		a.watchMembers(watched, c, id)
 	}()
-	// As long as the command has, of which the client leaves what the rest of the
-	// request takes.
-	g, err := c.SetMembers(ctx, id, m, time.Duration(a.flags.timeout))
+	g, err := change()
 	stop()
 	<-done
 	return g, err
@@ -163,7 +175,9 @@ func (a *app) learnerCommand(cmd *cobra.Command, usage string, change func(
 			return usageError{fmt.Errorf("--node takes one node id, got %q", on.String())}
 		}
 		return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
-			g, err := change(c, ctx, id, on[0])
+			g, err := a.watching(ctx, c, id, func() (*client.Group, error) {
+				return change(c, ctx, id, on[0])
+			})
 			if err != nil {
 				return err
 			}
