@@ -37,9 +37,9 @@ var (
 	// ErrChangeInProgress: another change of the group's members is under way.
 	ErrChangeInProgress = errors.New("membership change in progress")
 
-	// ErrNotReached: the change of members is decided, and was not reached within the
-	// deadline; the group goes on by itself.
-	ErrNotReached = errors.New("membership not reached yet")
+	// ErrNotReached: a change of members, or a deletion, is decided, and was not reached
+	// within the deadline; it goes on by itself.
+	ErrNotReached = errors.New("not reached yet")
 
 	// ErrNoQuorum: a majority of the group's voters cannot be reached, so that the
 	// change could not be made safely. It had no effect.

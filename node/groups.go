@@ -129,10 +129,13 @@ func (n *Node) anotherGroup(rec *registry.Group) error {
 }
 
 // superseded reports whether a record has been replaced since by one that wants other
-// members, or none at all.
+// members, or none at all; or is forgotten.
 func (n *Node) superseded(rec *registry.Group) bool {
 	now, ok := n.registry.Group(rec.ID)
-	return ok && now.Version > rec.Version &&
+	if !ok {
+		return rec.Version > 0 && n.registry.Version() > rec.Version
+	}
+	return now.Version > rec.Version &&
 		(now.Deleted || now.Incarnation != rec.Incarnation || !sameMembers(&now, rec))
 }
 
@@ -214,26 +217,6 @@ func (n *Node) reachedByLive(d group.Descriptor, rec registry.Group) bool {
 	slices.Sort(have.Learners)
 	return !d.IsJoint() && slices.Equal(have.Voters, rec.Voters) &&
 		slices.Equal(have.Learners, rec.Learners)
-}
-
-// DeleteGroup deletes a group everywhere, also on nodes that are down now. It
-// returns when that is decided; deleting a group again is a success.
-func (n *Node) DeleteGroup(ctx context.Context, g raftyard.GroupID) error {
-	ctx, cancel := n.withDeadline(ctx)
-	defer cancel()
-	if g == raftyard.SystemGroup {
-		return fmt.Errorf("%w: the system group cannot be deleted", ErrInvalid)
-	}
-	res, err := n.command(ctx, registry.EncodeDeleteGroup(registry.DeleteGroup{ID: g}))
-	switch {
-	case err != nil:
-		return err
-	case res.Code == registry.NotFound:
-		return fmt.Errorf("group %d: %w", g, ErrGroupNotFound)
-	case res.Code != registry.OK:
-		return fmt.Errorf("%w: group %d: %s", ErrInvalid, g, res.Detail)
-	}
-	return nil
 }
 
 // SetMembers states which nodes shall hold a replica of the group. The decision

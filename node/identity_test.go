@@ -94,7 +94,8 @@ func TestDeletedWhileDown(t *testing.T) {
 	c.create(7, 3)
 	c.add(1, 7, "old")
 	c.close(3)
-	if err := c.nodes[1].DeleteGroup(t.Context(), 7); err != nil {
+	err := c.nodes[1].ForceDeleteGroup(t.Context(), 7, c.incarnation(1, 7))
+	if !errors.Is(err, ErrNotReached) {
 		t.Fatal(err)
 	}
 	c.create(7, 1)
@@ -104,7 +105,7 @@ func TestDeletedWhileDown(t *testing.T) {
 	c.open(3, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	_, err := c.nodes[3].Propose(ctx, 7, []byte("lost"))
+	_, err = c.nodes[3].Propose(ctx, 7, []byte("lost"))
 	if !NotApplied(err) || !errors.Is(err, ErrNotReady) {
 		t.Errorf("a write to the deleted group ended with %v", err)
 	}

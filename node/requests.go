@@ -22,6 +22,7 @@ const (
 	askReplica  uint8 = 5 // group → ReplicaStatus
 	askNode     uint8 = 6 // → nodeReport
 	askGroups   uint8 = 7 // first group, limit → replica reports
+	askHolding  uint8 = 8 // group, incarnation, version → holding
 
 	// Those that have to do with replicas without a state machine.
 	askState   uint8 = 20 // group, incarnation, replica, least index → nothing, after a stream
@@ -102,6 +103,9 @@ func (n *Node) serve(ctx context.Context, kind uint8, r *wire.Reader) ([]byte, e
 			return nil, err
 		}
 		return jsonAnswer(n.replicaReports(from, int(min(limit, maxPage))), nil)
+	case askHolding:
+		st, err := n.serveHolding(ctx, r)
+		return jsonAnswer(st, err)
 	default:
 		return nil, fmt.Errorf("%w: request kind %d", ErrUnsupported, kind)
 	}

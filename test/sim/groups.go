@@ -146,13 +146,15 @@ func (w *World) admin(fn func(context.Context, *node.Node) error) error {
 	return c.Do("administer", fn)
 }
 
-// remove has a group deleted, for as long as it takes.
+// remove has a group deleted, for as long as it takes to decide that: those who are down,
+// or cut off, hear of it later.
 func (w *World) remove(g *groupInfo) {
 	for {
 		err := w.admin(func(ctx context.Context, n *node.Node) error {
 			return n.DeleteGroup(ctx, g.id)
 		})
-		if err == nil || errors.Is(err, node.ErrGroupNotFound) {
+		if err == nil || errors.Is(err, node.ErrGroupNotFound) ||
+			errors.Is(err, node.ErrNotReached) {
 			break
 		}
 		w.clients.Sleep(context.Background(), 50*time.Millisecond)
