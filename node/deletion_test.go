@@ -119,7 +119,7 @@ func TestDeletionFencesThoseWhoAreCutOff(t *testing.T) {
 	c := newMemoryCluster(t, 4, net)
 	c.create(1, 1, 2, 3)
 	c.add(1, 1, "a")
-	c.moveLeader(0, 4)
+	c.moveLeader(0, 1)
 	c.moveLeader(1, 3)
 	for _, id := range []raftyard.NodeID{1, 2, 4} {
 		net.CutBoth(3, id)
@@ -156,7 +156,7 @@ func TestForcedDeletionOfAMajorityThatIsCutOff(t *testing.T) {
 	c := newMemoryCluster(t, 5, net)
 	c.create(1, 1, 2, 3)
 	c.add(1, 1, "a")
-	c.moveLeader(0, 5)
+	c.moveLeader(0, 1)
 	c.moveLeader(1, 2)
 	for _, from := range []raftyard.NodeID{2, 3} {
 		for _, to := range []raftyard.NodeID{1, 4, 5} {
