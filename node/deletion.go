@@ -79,8 +79,9 @@ func (n *Node) recordToDelete(ctx context.Context, g raftyard.GroupID) (registry
 
 // A deletion is that of one incarnation of a group.
 type deletion struct {
-	node  *Node
-	rec   registry.Group // as it was before; if it was deleted then, who its members were is not in it
+	node *Node
+	// rec is as it was before. If it was deleted then, it has no members.
+	rec   registry.Group
 	force bool
 }
 
@@ -142,8 +143,8 @@ func (d *deletion) checkReachable(parent context.Context) error {
 func (d *deletion) neverBegan(s *survey) bool {
 	st, answered := s.answers[d.rec.Seed]
 	node, _ := d.node.registry.Node(d.rec.Seed)
-	return answered && st.Replica == 0 && !st.Other && node.Store == d.rec.SeedStore && !node.Store.IsZero() &&
-		len(s.voterSets()) == 0
+	return answered && st.Replica == 0 && !st.Other &&
+		node.Store == d.rec.SeedStore && !node.Store.IsZero() && len(s.voterSets()) == 0
 }
 
 // run has the registry decide, and waits for the voters to stop.
@@ -169,8 +170,9 @@ func (d *deletion) run(ctx context.Context) error {
 			return nil
 		}
 		if d.force && d.toldEverybody(&s) || !n.world.sleep(ctx, wait) {
-			return fmt.Errorf("group %d: %w: it is deleted, but its voters on %s are not known "+
-				"to have stopped; they will, when they hear of it", g, ErrNotReached, listNodes(left))
+			return fmt.Errorf("group %d: %w: it is deleted, but its voters on %s are not "+
+				"known to have stopped; they will, when they hear of it",
+				g, ErrNotReached, listNodes(left))
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -278,25 +279,29 @@ func TestVoterSets(t *testing.T) {
 			map[raftyard.NodeID]holding{
 				1: d(5, m(1, group.Voter), m(2, group.Voter), m(3, group.Voter)), 2: told,
 			},
-			[]raftyard.NodeID{1, 2}, "[]",
+			[]raftyard.NodeID{1, 2},
+			"[]",
 		},
 		{
 			"two of three are left",
 			map[raftyard.NodeID]holding{
 				1: d(5, m(1, group.Voter), m(2, group.Voter), m(3, group.Voter)),
 			},
-			[]raftyard.NodeID{1}, "[2 3]",
+			[]raftyard.NodeID{1},
+			"[2 3]",
 		},
 		{
 			"learners do not count",
 			map[raftyard.NodeID]holding{1: d(5, m(1, group.Voter), m(2, group.Learner))},
-			[]raftyard.NodeID{1}, "[]",
+			[]raftyard.NodeID{1},
+			"[]",
 		},
 		{
 			"two of four cannot go on",
 			map[raftyard.NodeID]holding{1: d(5,
 				m(1, group.Voter), m(2, group.Voter), m(3, group.Voter), m(4, group.Voter))},
-			[]raftyard.NodeID{1, 2}, "[]",
+			[]raftyard.NodeID{1, 2},
+			"[]",
 		},
 		{
 			"the newest counts",
@@ -304,7 +309,8 @@ func TestVoterSets(t *testing.T) {
 				1: d(4, m(1, group.Voter), m(2, group.Voter), m(3, group.Voter)),
 				2: d(5, m(1, group.Voter)),
 			},
-			[]raftyard.NodeID{1}, "[]",
+			[]raftyard.NodeID{1},
+			"[]",
 		},
 		{
 			"the old half of a joint group",
@@ -312,7 +318,8 @@ func TestVoterSets(t *testing.T) {
 				1: d(5, m(1, group.Voter), m(2, group.Outgoing), m(3, group.Demoting),
 					m(4, group.Incoming), m(5, group.Incoming)),
 			},
-			[]raftyard.NodeID{1, 4, 5}, "[2 3]",
+			[]raftyard.NodeID{1, 4, 5},
+			"[2 3]",
 		},
 		{
 			"the new half of a joint group",
@@ -320,24 +327,20 @@ func TestVoterSets(t *testing.T) {
 				1: d(5, m(1, group.Voter), m(2, group.Outgoing), m(3, group.Demoting),
 					m(4, group.Incoming), m(5, group.Incoming)),
 			},
-			[]raftyard.NodeID{1, 2, 3}, "[4 5]",
+			[]raftyard.NodeID{1, 2, 3},
+			"[4 5]",
 		},
 		{
-			"what one has logged and not applied", map[raftyard.NodeID]holding{1: ahead},
-			[]raftyard.NodeID{1, 3}, "[2]",
+			"what one has logged and not applied",
+			map[raftyard.NodeID]holding{1: ahead},
+			[]raftyard.NodeID{1, 3},
+			"[2]",
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := survey{answers: tt.answers}
-			out := func(id raftyard.NodeID) bool {
-				for _, g := range tt.gone {
-					if g == id {
-						return true
-					}
-				}
-				return false
-			}
+			out := func(id raftyard.NodeID) bool { return slices.Contains(tt.gone, id) }
 			if got := fmt.Sprint(holdouts(s.voterSets(), out)); got != tt.want {
 				t.Errorf("%s could go on, want %s", got, tt.want)
 			}
