@@ -10,8 +10,9 @@ import (
 )
 
 // DeleteGroup deletes a group everywhere. It is no error when it is deleted
-// already, and refused with [CodeNoQuorum] when a majority of its voters cannot be
-// reached.
+// already. It is refused with [CodeNoQuorum] when a majority of its voters cannot be
+// reached, and ends with [CodeNotReached] when it is decided and they are not known to
+// have stopped.
 func (c *Client) DeleteGroup(ctx context.Context, id raftyard.GroupID) error {
 	_, err := c.call(ctx, request{method: http.MethodDelete, path: groupPath(id)})
 	return err
@@ -22,12 +23,11 @@ func (c *Client) DeleteGroup(ctx context.Context, id raftyard.GroupID) error {
 // [Client.Group]: what is deleted is that group and no later one with its id.
 func (c *Client) ForceDeleteGroup(
 	ctx context.Context, id raftyard.GroupID, confirm string,
-) error {
-	_, err := c.call(ctx, request{
+) (*Deleted, error) {
+	return call[Deleted](ctx, c, request{
 		method: http.MethodDelete, path: groupPath(id),
 		query: url.Values{"force": {"true"}, "confirm": {confirm}},
 	})
-	return err
 }
 
 // ForgetGroup drops what the cluster remembers of a deleted group, once every node

@@ -40,7 +40,7 @@ func TestRequests(t *testing.T) {
 			return c.DeleteGroup(ctx, 7)
 		},
 		"DELETE /v1/groups/7?confirm=5f-1&force=true": func(ctx context.Context, c *Client) error {
-			return c.ForceDeleteGroup(ctx, 7, "5f-1")
+			return second(c.ForceDeleteGroup(ctx, 7, "5f-1"))
 		},
 		"POST /v1/groups/7/forget": func(ctx context.Context, c *Client) error {
 			return c.ForgetGroup(ctx, 7)

@@ -202,6 +202,9 @@ type Transfer struct {
 type Deleted struct {
 	Group   raftyard.GroupID `json:"group"`
 	Deleted bool             `json:"deleted"`
+	// Pending says which members are not known to have stopped after a forced deletion:
+	// they stop when they hear of it. Empty: all that count have.
+	Pending string `json:"pending,omitempty"`
 }
 
 // Forgotten answers [Client.ForgetGroup].

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,6 +34,9 @@ func TestMain(m *testing.M) {
 //	http METHOD URL [BODY]       prints the status, the ETag and the body
 //	ports NAME...                sets each variable to a free port
 //	await URL                    waits until it answers 200
+//	eventually PATTERN PROGRAM ARGS...
+//	                             runs it until its standard output matches
+//	expand FILE...               puts the variables of the script into files
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
@@ -47,6 +51,9 @@ func TestScripts(t *testing.T) {
 			"http":     cmdHTTP,
 			"ports":    cmdPorts,
 			"await":    cmdAwait,
+
+			"eventually": cmdEventually,
+			"expand":     cmdExpand,
 		},
 	})
 }
@@ -239,5 +246,32 @@ func cmdAwait(ts *testscript.TestScript, _ bool, args []string) {
 		case <-ctx.Done():
 			ts.Fatalf("%s does not answer 200", args[0])
 		}
+	}
+}
+
+func cmdEventually(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	poll := time.NewTicker(100 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		err := ts.Exec(args[1], args[2:]...)
+		if got := ts.ReadFile("stdout"); err == nil && want.MatchString(got) {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-deadline.C:
+			ts.Fatalf("the output does not come to match %s", args[0])
+		}
+	}
+}
+
+func cmdExpand(ts *testscript.TestScript, _ bool, args []string) {
+	for _, file := range args {
+		text := os.Expand(ts.ReadFile(file), ts.Getenv)
+		ts.Check(os.WriteFile(ts.MkAbs(file), []byte(text), 0o600))
 	}
 }

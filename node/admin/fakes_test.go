@@ -88,6 +88,12 @@ func (f *fakeNode) DeleteGroup(_ context.Context, id raftyard.GroupID) error {
 	return f.note("delete " + id.String())
 }
 
+func (f *fakeNode) ForceDeleteGroup(
+	_ context.Context, id raftyard.GroupID, confirm raftyard.Incarnation,
+) error {
+	return f.note("force delete " + id.String() + " " + confirm.String())
+}
+
 func (f *fakeNode) AddLearner(
 	_ context.Context, id raftyard.GroupID, on raftyard.NodeID,
 ) (node.GroupStatus, error) {

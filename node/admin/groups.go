@@ -187,17 +187,6 @@ func checkMembers(voters, learners []raftyard.NodeID) error {
 	return nil
 }
 
-func (h *Handler) deleteGroup(c *call) error {
-	id, err := c.userGroupID()
-	if err != nil {
-		return err
-	}
-	if err := h.cfg.Node.DeleteGroup(c.r.Context(), id); err != nil {
-		return err
-	}
-	return c.send(http.StatusOK, client.Deleted{Group: id, Deleted: true})
-}
-
 func (h *Handler) transferLeader(c *call) error {
 	id, err := c.groupID()
 	if err != nil {

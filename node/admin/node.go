@@ -22,7 +22,15 @@ type Groups interface {
 	Groups(ctx context.Context, f node.GroupFilter) ([]node.GroupSummary, raftyard.GroupID, error)
 	Group(ctx context.Context, id raftyard.GroupID) (node.GroupStatus, error)
 	CreateGroup(ctx context.Context, spec node.Spec) (created bool, err error)
+	Deletion
+}
+
+// Deletion ends groups.
+type Deletion interface {
 	DeleteGroup(ctx context.Context, id raftyard.GroupID) error
+	ForceDeleteGroup(
+		ctx context.Context, id raftyard.GroupID, confirm raftyard.Incarnation,
+	) error
 }
 
 // Members says which nodes shall hold a group.

@@ -65,7 +65,7 @@ func (h *Handler) groupRoutes() {
 	})
 	h.handle(http.MethodDelete, &route{
 		pattern: one, serve: h.deleteGroup, changes: true,
-		does: "delete a group everywhere",
+		params: []string{"force", "confirm"}, does: "delete a group everywhere",
 	})
 	h.memberRoutes()
 	h.handle(http.MethodPost, &route{

@@ -18,10 +18,10 @@ func (a *app) groupDeleteCommand() *cobra.Command {
 		Use:   "delete ID",
 		Short: "Delete a group and its data on every node",
 		Long: `Delete a group and its data everywhere, also on nodes that are down now. Repeating
-it is no error. It needs a majority of the group's voters, so that a group that has lost it is
-not taken for one that nobody needs. --force deletes such a group, too, and what its members
-hold that cannot be reached now; it has to be confirmed with the group's incarnation, which
-the refusal names.`,
+it is no error. It needs a majority of the group's voters: others could not be told to stop,
+and might go on with the group among themselves. --force deletes such a group, too, and what
+its members hold that cannot be reached now; it has to be confirmed with the group's
+incarnation, which the refusal names.`,
 		Example: `  raftyard group delete 7
   raftyard group delete 7 --force --confirm 5e1d8c02-93a4-4c55-8f0b-6b7e2f1a9d10`,
 		Args: wantArgs,
@@ -34,11 +34,15 @@ the refusal names.`,
 				return usageError{errors.New("--confirm goes with --force, which is not there")}
 			}
 			return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
-				if err := a.deleteGroup(ctx, c, id, force, confirm); err != nil {
+				done, err := deleteGroup(ctx, c, id, force, confirm)
+				if err != nil {
 					return err
 				}
+				if done.Pending != "" {
+					a.say("%s", done.Pending)
+				}
 				return a.show(view{
-					data:  client.Deleted{Group: id, Deleted: true},
+					data:  done,
 					names: []string{id.String()},
 					text:  "group " + id.String() + " deleted\n",
 				})
@@ -51,22 +55,22 @@ the refusal names.`,
 	return cmd
 }
 
-func (a *app) deleteGroup(
+func deleteGroup(
 	ctx context.Context, c *client.Client, id raftyard.GroupID, force bool, confirm string,
-) error {
+) (*client.Deleted, error) {
 	switch {
 	case !force:
-		return c.DeleteGroup(ctx, id)
+		return &client.Deleted{Group: id, Deleted: true}, c.DeleteGroup(ctx, id)
 	case confirm != "":
 		return c.ForceDeleteGroup(ctx, id, confirm)
 	}
 	g, err := c.Group(ctx, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return usageError{fmt.Errorf("a forced deletion of group %s also destroys what its members "+
-		"hold that cannot be reached now; confirm it with the group's incarnation: --confirm %s",
-		id, g.Incarnation)}
+	return nil, usageError{fmt.Errorf("a forced deletion of group %s also destroys what its "+
+		"members hold that cannot be reached now; confirm it with the group's incarnation: "+
+		"--confirm %s", id, g.Incarnation)}
 }
 
 func (a *app) groupForgetCommand() *cobra.Command {
