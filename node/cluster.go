@@ -77,6 +77,9 @@ func (n *Node) nodeStatuses(
 		if !rec.Store.IsZero() {
 			st.Store = rec.Store.String()
 		}
+		if rec.State == registry.NodeLeaving {
+			st.Problem = n.leaveProblem(&rec)
+		}
 		if rec.ID == n.cfg.ID {
 			st.Self, st.Live = true, true
 			reports[i] = n.report()
@@ -123,6 +126,9 @@ func (st *NodeStatus) fill(rep *nodeReport) {
 // NodeStatus returns one node of the cluster, or what is left of one that was removed.
 func (n *Node) NodeStatus(ctx context.Context, id raftyard.NodeID) (NodeStatus, error) {
 	st, _, err := n.nodeStatus(ctx, id)
+	if rec, _ := n.registry.Node(id); err == nil {
+		st.Problem = n.keptBy(ctx, &rec, &st)
+	}
 	return st, err
 }
 

@@ -10,12 +10,16 @@ import (
 	"github.com/raftyard/raftyard/node/registry"
 )
 
-// keeper does what the leader of the system group does for the cluster: it brings the
-// system group's own members to what the registry wants. Whoever leads next begins from
-// what the registry and the groups are then; nothing else is remembered.
+// keeper does what the leader of the system group does for the cluster: it moves groups
+// off nodes that leave, and brings the system group's own members to what the registry
+// wants. Whoever leads next begins from what the registry and the groups are then; what
+// a keeper remembers only spares work.
 type keeper struct {
 	node *Node
 	wake chan struct{}
+
+	nextMove time.Time
+	vacated  map[raftyard.NodeID]bool // leaving nodes on which no group has a member
 }
 
 func newKeeper(n *Node) *keeper { return &keeper{node: n, wake: make(chan struct{}, 1)} }
@@ -47,21 +51,70 @@ func (k *keeper) run() {
 // look does what is to be done, if this node leads the system group.
 func (k *keeper) look(ctx context.Context) {
 	r, v := k.leading()
-	if r == nil || reachedWant(v.State.Descriptor, k.want(v)) {
+	if r == nil {
+		k.vacated = nil
+		return
+	}
+	leaving := k.leaving()
+	if len(leaving) == 0 && reachedWant(v.State.Descriptor, k.want(v)) {
 		return
 	}
 	// The registry here may be older than what is decided.
-	ctx, cancel := k.node.world.withTimeout(ctx, time.Second)
+	ctx, cancel := k.node.world.withTimeout(ctx, k.node.cfg.DefaultTimeout)
 	defer cancel()
 	if r.readBarrier(ctx) != nil {
 		return // it leads no longer, or cannot: the next look comes
 	}
+	k.move(ctx)
 	now, v := k.leading()
 	if now != r {
 		return
 	}
 	want := k.want(v)
-	r.worker.steerSystem(r, v.Term, registry.Group{Voters: want.Voters, Learners: want.Learners})
+	if !reachedWant(v.State.Descriptor, want) {
+		rec := registry.Group{Voters: want.Voters, Learners: want.Learners}
+		r.worker.steerSystem(r, v.Term, rec)
+	}
+	k.remove(ctx, v)
+}
+
+// leaving returns the nodes that are.
+func (k *keeper) leaving() []registry.Node {
+	return slices.DeleteFunc(k.node.registry.Nodes(), func(rec registry.Node) bool {
+		return rec.State != registry.NodeLeaving
+	})
+}
+
+// move has groups go elsewhere, now and then.
+func (k *keeper) move(ctx context.Context) {
+	now := k.node.world.now()
+	if now.Before(k.nextMove) {
+		return
+	}
+	vacated := make(map[raftyard.NodeID]bool)
+	for _, rec := range k.leaving() {
+		if k.node.moveAway(ctx, &rec) && (k.vacated[rec.ID] || k.node.isVacated(ctx, &rec)) {
+			vacated[rec.ID] = true
+		}
+	}
+	k.vacated = vacated
+	// With many groups it takes a while, and is not to be all that is done.
+	after := k.node.world.now()
+	k.nextMove = after.Add(moveEvery + 5*after.Sub(now))
+}
+
+// remove ends the life of nodes that have left all groups, the system group too.
+func (k *keeper) remove(ctx context.Context, v *view) {
+	for _, rec := range k.leaving() {
+		if _, member := v.State.Descriptor.MemberOn(rec.ID); member || !k.vacated[rec.ID] {
+			continue
+		}
+		if _, err := k.node.setNodeState(ctx, rec.ID, registry.NodeRemoved); err != nil {
+			k.node.logger.Warn("remove a node", nodeAttr(rec.ID), errAttr(err))
+			continue
+		}
+		k.node.logger.Info("node removed", nodeAttr(rec.ID))
+	}
 }
 
 // leading returns this node's replica of the system group if it leads.
@@ -84,7 +137,7 @@ func (k *keeper) want(v *view) group.Want {
 	nodes := make([]systemNode, 0, len(recs))
 	for _, rec := range recs {
 		nodes = append(nodes, systemNode{
-			id: rec.ID, state: rec.State, live: live[rec.ID],
+			id: rec.ID, state: rec.State, live: live[rec.ID], empty: k.vacated[rec.ID],
 		})
 	}
 	return systemWant(v.State.Descriptor, nodes)

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/node/registry"
@@ -63,4 +64,89 @@ func nodeResult(id raftyard.NodeID, res registry.Result) error {
 	default:
 		return fmt.Errorf("%w: node %d: %s", ErrInvalid, id, res.Detail)
 	}
+}
+
+// RemoveNode takes a node out of the cluster for ever: its id is spent. A node that
+// groups have members on is refused, with [ErrNodeInUse], unless it is drained. When
+// RemoveNode returns without an error it is decided that the node leaves; it goes on by
+// itself, and the status says how far it is: every group gets another member in the place
+// of the one there, and at last the node is removed. [Node.DrainNode] and
+// [Node.UndrainNode] take the decision back until then. Removing a node again is a
+// success.
+//
+// With force a node need not be drained that is not live, and is thought to be dead for
+// ever; and groups that find no other node go on with fewer voters, if the node was
+// drained also when it is live. A group that has its only voter there keeps the node from
+// being removed all the same, until it is deleted.
+func (n *Node) RemoveNode(
+	ctx context.Context, id raftyard.NodeID, force bool,
+) (NodeStatus, error) {
+	ctx, cancel := n.withDeadline(ctx)
+	defer cancel()
+	if err := n.mustBelong(); err != nil {
+		return NodeStatus{}, err
+	}
+	if err := n.registerMembers(ctx, []raftyard.NodeID{id}); err != nil {
+		return NodeStatus{}, err
+	}
+	var rec registry.Node
+	err := View(ctx, n, raftyard.SystemGroup, Linearizable, func(reg *registry.Registry) error {
+		var ok bool
+		if rec, ok = reg.Node(id); !ok {
+			return fmt.Errorf("%w: node %d", ErrNodeNotFound, id)
+		}
+		return nil
+	})
+	if err == nil && rec.State != registry.NodeRemoved {
+		err = n.beginLeave(ctx, &rec, force)
+	}
+	if err != nil {
+		return NodeStatus{}, err
+	}
+	return n.NodeStatus(ctx, id)
+}
+
+// beginLeave has the registry decide that the node leaves.
+func (n *Node) beginLeave(ctx context.Context, rec *registry.Node, force bool) error {
+	if !slices.ContainsFunc(n.registry.Nodes(), func(other registry.Node) bool {
+		return other.ID != rec.ID && other.State < registry.NodeLeaving
+	}) {
+		return fmt.Errorf("%w: node %d is the last one", ErrInvalid, rec.ID)
+	}
+	if rec.State == registry.NodeActive {
+		if err := n.mayLeave(rec, force); err != nil {
+			return err
+		}
+		if _, err := n.setNodeState(ctx, rec.ID, registry.NodeDrained); err != nil {
+			return err
+		}
+	}
+	res, err := n.command(ctx, registry.EncodeSetNodeState(registry.SetNodeState{
+		ID: rec.ID, State: registry.NodeLeaving, Forced: force,
+	}))
+	if err != nil {
+		return err
+	}
+	return nodeResult(rec.ID, res)
+}
+
+// mayLeave reports why a node that is not drained cannot leave.
+func (n *Node) mayLeave(rec *registry.Node, force bool) error {
+	if force {
+		if n.liveNodes()[rec.ID] {
+			return fmt.Errorf("%w: node %d is live: drain it first", ErrNodeInUse, rec.ID)
+		}
+		return nil
+	}
+	var ids []raftyard.GroupID
+	for g := range n.registry.All() {
+		if wants(&g, rec.ID) {
+			ids = append(ids, g.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: node %d has members of %d groups (%s): drain it first",
+		ErrNodeInUse, rec.ID, len(ids), nameSome(ids))
 }

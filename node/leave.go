@@ -1,0 +1,282 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/node/registry"
+)
+
+// A node leaves in steps, each of which is decided in the registry or in a group, so that
+// whoever leads the system group by then goes on from where it is:
+//
+//	drained ──▶ leaving: every group that wants a member there is to have another one
+//	        ──▶ no group has a member there: the system group lets its own go
+//	        ──▶ removed: nobody talks to it any more, for ever
+
+const (
+	// moveEvery is how often groups are moved away from leaving nodes, and moveBatch
+	// bounds those of one node that are in one go: each is a snapshot for somebody.
+	moveEvery = time.Second
+	moveBatch = 64
+	// maxNamedGroups bounds the groups that a text names.
+	maxNamedGroups = 5
+)
+
+// departure plans how the groups of one leaving node go on without it.
+type departure struct {
+	id     raftyard.NodeID
+	forced bool
+	nodes  []registry.Node // by id
+	live   map[raftyard.NodeID]bool
+	load   map[raftyard.NodeID]int // how many replicas are wanted on each
+}
+
+// without returns the members that a group shall have without the node, which is one
+// that it wants; or why it must wait.
+//
+// A learner is dropped. In the place of a voter comes a node that is active and live and
+// is no member yet: one that has least in common, by its labels, with the other voters,
+// and of those the one with the fewest replicas. If there is none the group waits. If the
+// node is forced to leave, it goes on with fewer voters, but never without any. The only
+// voter of a group can be followed only while it is there.
+func (p *departure) without(rec *registry.Group) (voters, learners []raftyard.NodeID, why string) {
+	is := func(id raftyard.NodeID) bool { return id == p.id }
+	voters = slices.DeleteFunc(slices.Clone(rec.Voters), is)
+	learners = slices.DeleteFunc(slices.Clone(rec.Learners), is)
+	if len(voters) == len(rec.Voters) {
+		return voters, learners, ""
+	}
+	best, found := p.best(voters, learners)
+	switch {
+	case len(voters) == 0 && (!found || !p.live[p.id]):
+		return nil, nil, onlyVoter
+	case found:
+		voters = append(voters, best)
+		slices.Sort(voters)
+	case !p.forced:
+		return nil, nil, nobodyElse
+	}
+	return voters, learners, ""
+}
+
+// Why a group waits.
+const (
+	onlyVoter  = "has its only voter there"
+	nobodyElse = "finds no other node"
+)
+
+// best returns the node that is to take the place of the one that leaves.
+func (p *departure) best(voters, learners []raftyard.NodeID) (raftyard.NodeID, bool) {
+	var best *registry.Node
+	for i := range p.nodes {
+		n := &p.nodes[i]
+		if n.State != registry.NodeActive || !p.live[n.ID] ||
+			slices.Contains(voters, n.ID) || slices.Contains(learners, n.ID) {
+			continue
+		}
+		if best == nil || p.compare(n, best, voters) < 0 {
+			best = n
+		}
+	}
+	if best == nil {
+		return 0, false
+	}
+	return best.ID, true
+}
+
+func (p *departure) compare(a, b *registry.Node, voters []raftyard.NodeID) int {
+	return cmp.Or(
+		cmp.Compare(p.inCommon(a, voters), p.inCommon(b, voters)),
+		cmp.Compare(p.load[a.ID], p.load[b.ID]),
+		cmp.Compare(a.ID, b.ID),
+	)
+}
+
+// inCommon counts the labels that a node shares with the nodes of some voters.
+func (p *departure) inCommon(n *registry.Node, voters []raftyard.NodeID) (count int) {
+	for i := range p.nodes {
+		other := &p.nodes[i]
+		if !slices.Contains(voters, other.ID) {
+			continue
+		}
+		for k, v := range n.Labels {
+			if o, ok := other.Labels[k]; ok && o == v {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// newDeparture looks at the registry as this node has it.
+func (n *Node) newDeparture(rec *registry.Node) *departure {
+	p := &departure{
+		id: rec.ID, forced: rec.Forced, nodes: n.registry.Nodes(), live: n.liveNodes(),
+		load: make(map[raftyard.NodeID]int),
+	}
+	for g := range n.registry.All() {
+		for _, id := range slices.Concat(g.Voters, g.Learners) {
+			p.load[id]++
+		}
+	}
+	return p
+}
+
+// moveAway has groups that want a member on the node want another one, and reports
+// whether there is none left.
+func (n *Node) moveAway(ctx context.Context, rec *registry.Node) (left bool) {
+	p := n.newDeparture(rec)
+	if p.load[rec.ID] == 0 {
+		return true
+	}
+	moved := 0
+	for g := range n.registry.All() {
+		if moved == moveBatch || ctx.Err() != nil {
+			break
+		}
+		if !wants(&g, rec.ID) {
+			continue
+		}
+		voters, learners, why := p.without(&g)
+		if why != "" {
+			continue
+		}
+		moved++
+		res, err := n.command(ctx, registry.EncodeWantMembers(registry.WantMembers{
+			ID: g.ID, Incarnation: g.Incarnation, IfVersion: g.Version,
+			Voters: voters, Learners: learners,
+		}))
+		switch {
+		case err != nil:
+			n.logger.Warn("move a group off a leaving node", groupAttr(g.ID), nodeAttr(rec.ID),
+				errAttr(err))
+			return false
+		case res.Code != registry.OK:
+			continue // somebody else has changed it; the next look comes
+		}
+		for _, id := range voters {
+			if !slices.Contains(g.Voters, id) {
+				p.load[id]++
+			}
+		}
+		n.logger.Info("a group moves off a leaving node", groupAttr(g.ID), nodeAttr(rec.ID),
+			slogIDs("voters", voters))
+	}
+	return false
+}
+
+// wants reports whether a record wants a replica on the node.
+func wants(rec *registry.Group, id raftyard.NodeID) bool {
+	return slices.Contains(rec.Voters, id) || slices.Contains(rec.Learners, id)
+}
+
+// isVacated reports whether no group has a member on the node, of which none wants one
+// any more: those who lead the groups say so, and the node itself, if it is there.
+func (n *Node) isVacated(ctx context.Context, rec *registry.Node) bool {
+	list, reports := n.nodeStatuses(ctx, []registry.Node{*rec})
+	if st := &list[0]; st.Live && (st.LastError != "" || reports[0].Replicas > 0) {
+		return false
+	}
+	with, err := n.groupsWith(ctx, rec, list[0].Live)
+	return err == nil && len(with) == 0
+}
+
+// groupsWith returns the first groups that may have a member on a leaving node, by what
+// their replicas say. A group that nobody leads cannot say that it has none, and counts
+// if the node could matter to it: if it is neither there itself, to say that it has
+// nothing, nor given up.
+func (n *Node) groupsWith(
+	ctx context.Context, rec *registry.Node, live bool,
+) (with []raftyard.GroupID, err error) {
+	var after raftyard.GroupID
+	for {
+		recs := n.registry.Groups(after, maxPage)
+		known := n.collectReports(ctx, recs)
+		for i := range recs {
+			if n.hasMember(&recs[i], known[recs[i].ID], rec, live) {
+				with = append(with, recs[i].ID)
+			}
+		}
+		if ctx.Err() != nil {
+			return with, context.Cause(ctx)
+		}
+		if len(recs) < maxPage || len(with) > maxNamedGroups {
+			return with, nil
+		}
+		after = recs[len(recs)-1].ID
+	}
+}
+
+// hasMember reports whether a group may have a member on the node, by what its replicas
+// say.
+func (n *Node) hasMember(
+	rec *registry.Group, reps []replicaReport, node *registry.Node, live bool,
+) bool {
+	reps = slices.DeleteFunc(slices.Clone(reps), func(r replicaReport) bool {
+		return r.Incarnation != rec.Incarnation.String()
+	})
+	s := n.summarize(rec, reps)
+	if slices.ContainsFunc(s.Members, func(m MemberStatus) bool { return m.Node == node.ID }) {
+		return true
+	}
+	led := slices.ContainsFunc(reps, func(r replicaReport) bool { return r.Leads })
+	return !led && !live && !node.Forced
+}
+
+// leaveProblem says what a leaving node still waits for.
+func (n *Node) leaveProblem(rec *registry.Node) string {
+	p := n.newDeparture(rec)
+	if p.load[rec.ID] == 0 {
+		return "no group wants a member there any more; it is removed when none has one"
+	}
+	blocked := make(map[string][]raftyard.GroupID)
+	for g := range n.registry.All() {
+		if wants(&g, rec.ID) {
+			if _, _, why := p.without(&g); why != "" {
+				blocked[why] = append(blocked[why], g.ID)
+			}
+		}
+	}
+	text := fmt.Sprintf("%d groups want a member there", p.load[rec.ID])
+	if ids := blocked[nobodyElse]; len(ids) > 0 {
+		text += fmt.Sprintf("; no other node is there for these: %s. Let one join or come back, "+
+			"or force this one out, and they go on with fewer voters", nameSome(ids))
+	}
+	if ids := blocked[onlyVoter]; len(ids) > 0 {
+		text += fmt.Sprintf("; these have their only voter there: %s. Bring the node back, or "+
+			"delete them", nameSome(ids))
+	}
+	return text
+}
+
+// keptBy says which groups a leaving node waits for that none wants a member on.
+func (n *Node) keptBy(ctx context.Context, rec *registry.Node, st *NodeStatus) string {
+	if rec.State != registry.NodeLeaving || n.newDeparture(rec).load[rec.ID] > 0 {
+		return st.Problem
+	}
+	with, err := n.groupsWith(ctx, rec, st.Live)
+	if err != nil || len(with) == 0 {
+		return st.Problem
+	}
+	return fmt.Sprintf("these groups still have a member there, or no leader to say that they "+
+		"have none: %s", nameSome(with))
+}
+
+// nameSome lists ids, and not too many.
+func nameSome(ids []raftyard.GroupID) string {
+	names := make([]string, 0, maxNamedGroups)
+	for _, id := range ids[:min(len(ids), maxNamedGroups)] {
+		names = append(names, id.String())
+	}
+	text := strings.Join(names, ", ")
+	if more := len(ids) - maxNamedGroups; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
