@@ -171,11 +171,6 @@ func (n *Node) moveAway(ctx context.Context, rec *registry.Node) (left bool) {
 	return false
 }
 
-// wants reports whether a record wants a replica on the node.
-func wants(rec *registry.Group, id raftyard.NodeID) bool {
-	return slices.Contains(rec.Voters, id) || slices.Contains(rec.Learners, id)
-}
-
 // isVacated reports whether no group has a member on the node, of which none wants one
 // any more: those who lead the groups say so, and the node itself, if it is there.
 func (n *Node) isVacated(ctx context.Context, rec *registry.Node) bool {
