@@ -22,8 +22,8 @@ func (c *Client) Node(ctx context.Context, id raftyard.NodeID) (*Node, error) {
 	return get[Node](ctx, c, nodePath(id), nil)
 }
 
-// PutNode has a node join the cluster, or changes where it is reached. The node is
-// started afterwards. The same again is no error.
+// PutNode has a node join the cluster, or changes where it is reached. The node may be
+// started before or after. The same again is no error.
 func (c *Client) PutNode(
 	ctx context.Context, id raftyard.NodeID, spec NodeSpec,
 ) (*PutNode, error) {
@@ -34,8 +34,8 @@ func (c *Client) PutNode(
 	return call[PutNode](ctx, c, req)
 }
 
-// DrainNode has a node lead no group any more. It stays a member of those that it
-// is a member of.
+// DrainNode has a node lead no group any more, and returns when it leads none that
+// another node could lead, or at the end of the time. It stays a member of its groups.
 func (c *Client) DrainNode(ctx context.Context, id raftyard.NodeID) (*Node, error) {
 	return c.nodeAction(ctx, id, "/drain")
 }
@@ -51,9 +51,10 @@ func (c *Client) nodeAction(
 	return call[Node](ctx, c, request{method: http.MethodPost, path: nodePath(id) + action})
 }
 
-// RemoveNode takes a node out of the cluster for ever: its id is spent. It is refused
-// with [CodeNodeInUse] while groups have members there; force has it leave as they
-// are moved away. Repeating it is no error.
+// RemoveNode has a node leave the cluster for ever: its id is spent. The node must be
+// drained, [CodeNodeInUse], and is leaving when it is decided: every group gets another
+// member in the place of the one there, then the node is removed. force is for a node
+// that is dead for ever. Repeating it is no error.
 func (c *Client) RemoveNode(
 	ctx context.Context, id raftyard.NodeID, force bool,
 ) (*Node, error) {

@@ -123,6 +123,13 @@ func (f *fakeNode) UndrainNode(
 	return node.NodeStatus{ID: id, State: "active"}, f.note("undrain " + id.String())
 }
 
+func (f *fakeNode) RemoveNode(
+	_ context.Context, id raftyard.NodeID, force bool,
+) (node.NodeStatus, error) {
+	return node.NodeStatus{ID: id, State: "removed"},
+		f.note(fmt.Sprint("remove ", id, " force ", force))
+}
+
 func (f *fakeNode) SetMembers(
 	ctx context.Context, id raftyard.GroupID, m node.Members, wait bool,
 ) (node.GroupStatus, error) {

@@ -63,11 +63,14 @@ type Cluster interface {
 	Live() error
 }
 
-// Nodes has nodes join and rest.
+// Nodes has nodes join, rest and leave.
 type Nodes interface {
 	PutNode(ctx context.Context, spec node.NodeSpec) (created bool, err error)
 	DrainNode(ctx context.Context, id raftyard.NodeID) (node.NodeStatus, error)
 	UndrainNode(ctx context.Context, id raftyard.NodeID) (node.NodeStatus, error)
+	RemoveNode(
+		ctx context.Context, id raftyard.NodeID, force bool,
+	) (node.NodeStatus, error)
 }
 
 // A KeyValues is the data of the groups of kind kv. [kv.Client] is one.

@@ -94,6 +94,18 @@ func (h *Handler) undrainNode(c *call) error {
 	return c.changeNode(h.cfg.Node.UndrainNode)
 }
 
+func (h *Handler) removeNode(c *call) error {
+	force, err := c.flag("force")
+	if err != nil {
+		return err
+	}
+	return c.changeNode(func(
+		ctx context.Context, id raftyard.NodeID,
+	) (node.NodeStatus, error) {
+		return h.cfg.Node.RemoveNode(ctx, id, force)
+	})
+}
+
 // changeNode has the node in the path changed, and answers how it is then.
 func (c *call) changeNode(
 	change func(context.Context, raftyard.NodeID) (node.NodeStatus, error),

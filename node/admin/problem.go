@@ -117,7 +117,7 @@ func describeFailure(code string) (status int, title string, wait time.Duration)
 	case client.CodeClientCancelled:
 		return http.StatusServiceUnavailable, "Cancelled", 0
 	case client.CodeNotReached:
-		return http.StatusGatewayTimeout, "Not reached yet", 0
+		return http.StatusGatewayTimeout, "Not reached", 0
 	case client.CodeOutcomeUnknown:
 		return http.StatusGatewayTimeout, "Outcome unknown", 0
 	case client.CodeDiskFull:

@@ -41,6 +41,10 @@ func (h *Handler) nodeRoutes() {
 		pattern: one, serve: h.putNode, changes: true,
 		does: "have a node join, or change where it is reached",
 	})
+	h.handle(http.MethodDelete, &route{
+		pattern: one, serve: h.removeNode, changes: true, params: []string{"force"},
+		does: "have a node leave for ever",
+	})
 	h.handle(http.MethodPost, &route{
 		pattern: one + "/drain", serve: h.drainNode, changes: true,
 		does: "have a node lead nothing",
@@ -158,7 +162,6 @@ func (h *Handler) vitalRoutes() {
 // client shall read that, not that there is no such path.
 func (h *Handler) later() {
 	for _, l := range []struct{ method, path string }{
-		{http.MethodDelete, "/v1/nodes/{id}"},
 		{http.MethodGet, "/v1/groups/{id}/snapshot"},
 		{http.MethodPut, "/v1/groups/{id}/snapshot"},
 		{http.MethodGet, "/v1/events"},

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/raftyard/raftyard/client"
 )
 
 // An Env is what a command sees of the world outside.
@@ -88,7 +90,7 @@ func (a *app) complain(err error) {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		a.say("raftyard: %s", line)
 	}
-	if exitCode(err) == ExitUnknown {
+	if exitCode(err) == ExitUnknown && !client.IsCode(err, client.CodeNotReached) {
 		a.say("raftyard: it may or may not have happened; read back before trying again")
 	}
 }

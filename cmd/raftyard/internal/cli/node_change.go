@@ -2,6 +2,9 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -70,18 +73,68 @@ func (a *app) nodeUndrainCommand() *cobra.Command {
 }
 
 func (a *app) nodeRemoveCommand() *cobra.Command {
-	var force bool
+	var force, wait bool
 	cmd := a.nodeAction(&cobra.Command{
 		Use:   "remove ID",
-		Short: "Take a node out of the cluster for ever",
-		Long: `Take a node out of the cluster for ever: its id is spent. It is refused while groups
-want a member there, unless --force is given.`,
-		Example: "  raftyard node remove 3",
+		Short: "Have a node leave the cluster for ever",
+		Long: `Have a drained node leave the cluster for ever: its id is spent. Every group gets
+another member in the place of the one there, then the node is removed; until then drain or
+undrain takes it back. With --wait the command returns when the node is removed, and says
+meanwhile what it waits for. --force is for a node that is dead for ever: it need not be
+drained, and groups that find no other node go on with fewer voters.`,
+		Example: "  raftyard node drain 3\n  raftyard node remove 3 --wait --timeout 5m",
 	}, func(ctx context.Context, c *client.Client, id raftyard.NodeID) (*client.Node, error) {
-		return c.RemoveNode(ctx, id, force)
+		n, err := c.RemoveNode(ctx, id, force)
+		if err != nil || !wait {
+			return n, err
+		}
+		return a.awaitRemoved(ctx, c, n)
 	})
-	cmd.Flags().BoolVar(&force, "force", false, "do not drain it first")
+	cmd.Flags().BoolVar(&force, "force", false, "the node is dead for ever")
+	cmd.Flags().BoolVar(&wait, "wait", false, "return when the node is removed (see --timeout)")
 	return cmd
+}
+
+// awaitRemoved waits until a node that is leaving is removed, and says what it waits for
+// whenever that changes.
+func (a *app) awaitRemoved(
+	ctx context.Context, c *client.Client, n *client.Node,
+) (*client.Node, error) {
+	ticker := time.NewTicker(progressEvery)
+	defer ticker.Stop()
+	last, said := n, n.Problem
+	for {
+		switch last.State {
+		case "removed":
+			return last, nil
+		case "leaving":
+		default:
+			return nil, fmt.Errorf("node %s is %s: somebody has taken it back", n.ID, last.State)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil, leavesYet(last)
+		}
+		now, err := c.Node(ctx, n.ID)
+		if err != nil {
+			continue // it is decided; who was asked may be leaving himself
+		}
+		last = now
+		if now.Problem != "" && now.Problem != said {
+			a.say("node %s: %s", n.ID, now.Problem)
+			said = now.Problem
+		}
+	}
+}
+
+// leavesYet reports that a node was still leaving at the end of the time, as a node would.
+func leavesYet(n *client.Node) error {
+	return &client.Problem{
+		Title: "Not reached", Code: client.CodeNotReached, Outcome: client.OutcomeUnknown,
+		Detail: strings.TrimSuffix(fmt.Sprintf(
+			"node %s is leaving, and goes on by itself: %s", n.ID, n.Problem), ": "),
+	}
 }
 
 // nodeAction completes a command that does something to one node and shows it.
