@@ -233,6 +233,11 @@ func (l *lifecycle) connect() {
 			l.node.transport.Connect(rec.ID)
 		}
 	}
+	for _, id := range l.peers {
+		if _, stays := slices.BinarySearch(now, id); !stays {
+			l.node.transport.Disconnect(id)
+		}
+	}
 	l.peers = now
 }
 

@@ -18,7 +18,7 @@ import (
 //	 ▲                    │ failed              │ lost
 //	 └──── pause over ── pausing ◀──────────────┘
 //
-// It has one goroutine, which is also the writer, and a second one that reads
+// until the peer is given up. It has one goroutine, which is also the writer, and a second one that reads
 // while a connection is up.
 type link struct {
 	t     *Transport
@@ -73,14 +73,14 @@ const pingBody = 16
 const slowestLink = 1 << 20
 
 func (l *link) run() {
-	t := l.t
+	t, ctx := l.t, l.peer.ctx
 	pauses := newBackoff(t.cfg.MinBackoff, t.cfg.MaxBackoff)
 	for {
-		l.cargo.wait(t.ctx)
-		if t.ctx.Err() != nil {
+		l.cargo.wait(ctx)
+		if ctx.Err() != nil {
 			break
 		}
-		conn, w, err := t.connect(t.ctx, l.peer.node, l.class)
+		conn, w, err := t.connect(ctx, l.peer.node, l.class)
 		if err == nil {
 			t.count.connects.Add(1)
 			s := &session{frameConn: conn, welcome: w, began: time.Now()}
@@ -93,17 +93,24 @@ func (l *link) run() {
 		} else {
 			t.count.dialFailures.Add(1)
 		}
-		if t.ctx.Err() != nil {
+		if ctx.Err() != nil {
 			break
 		}
 		l.complain(err)
 		l.cargo.down(err)
-		if !sleep(t.ctx, pauses.pause()) {
+		if !sleep(ctx, pauses.pause()) {
 			break
 		}
 	}
+	if t.ctx.Err() == nil {
+		l.cargo.down(errGivenUp)
+		return
+	}
 	l.cargo.down(ErrClosed)
 }
+
+// errGivenUp is why there is no connection with a node after [Transport.Disconnect].
+var errGivenUp = errors.New("connections to the node are given up")
 
 func (l *link) complain(err error) {
 	event := "connection to peer lost or not made"
@@ -119,7 +126,7 @@ func (l *link) serve(s *session) error {
 	s.readTimeout = 0 // the pings watch over the connection
 	reading := make(chan error, 1)
 	go func() { reading <- l.read(s) }()
-	stop := context.AfterFunc(l.t.ctx, func() { closeQuietly(s) })
+	stop := context.AfterFunc(l.peer.ctx, func() { closeQuietly(s) })
 	defer stop()
 
 	l.cargo.up(s)

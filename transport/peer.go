@@ -15,6 +15,8 @@ import (
 type peer struct {
 	t       *Transport
 	node    raftyard.NodeID
+	ctx     context.Context // ends when the peer is given up, or Close begins
+	cancel  context.CancelFunc
 	queue   *queue
 	batch   []Envelope // reused by fill
 	dropped atomic.Uint64
@@ -32,6 +34,7 @@ type peer struct {
 // newPeer is called with the transport's lock held, and before Close.
 func newPeer(t *Transport, node raftyard.NodeID) *peer {
 	p := &peer{t: t, node: node, queue: newQueue(t.cfg.MaxQueueBytes, t.cfg.MaxQueueMessages)}
+	p.ctx, p.cancel = context.WithCancel(t.ctx)
 	p.requests = newRequestCargo(p)
 	raft := &link{t: t, peer: p, class: ClassRaft, cargo: (*raftCargo)(p), wake: p.queue.wake}
 	requests := &link{

@@ -118,6 +118,20 @@ func (t *Transport) Connect(node raftyard.NodeID) {
 	}
 }
 
+// Disconnect gives a node up that is not to be talked to any more: the connections to it
+// end, and what waits for them is lost. It does not wait for that. Connections that the
+// node has dialled end when [Config.Admit] refuses it, at the next ping. Connect, and
+// whatever else is for the node, begins anew.
+func (t *Transport) Disconnect(node raftyard.NodeID) {
+	t.mu.Lock()
+	p := t.peers[node]
+	delete(t.peers, node)
+	t.mu.Unlock()
+	if p != nil {
+		p.cancel()
+	}
+}
+
 // Send queues envelopes for the nodes in their To. It never blocks. An envelope
 // that no peer would accept, or that its queue has no room for, is dropped and
 // counted; the handler is told of the latter.

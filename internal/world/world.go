@@ -83,6 +83,7 @@ type Disk struct {
 type Carrier interface {
 	Send(batch []transport.Envelope)
 	Connect(to raftyard.NodeID)
+	Disconnect(to raftyard.NodeID)
 	Request(ctx context.Context, to raftyard.NodeID, kind uint8, body []byte) ([]byte, error)
 	SendSnapshot(ctx context.Context, env transport.Envelope, body io.WriterTo) error
 	Peers() []transport.PeerStatus

@@ -14,6 +14,7 @@ var (
 	errNoAnswer = errors.New("no answer")
 	errBroken   = errors.New("connection broken")
 	errReset    = errors.New("connection reset by the peer")
+	errGivenUp  = errors.New("connections to the node are given up")
 )
 
 // connState says where a connection stands.
@@ -153,6 +154,12 @@ func (c *conn) fail(why error) {
 		}
 	})
 	c.from.st.Touch()
+}
+
+// giveUp ends a connection that is not wanted any more, or an attempt.
+func (c *conn) giveUp() {
+	c.fail(errGivenUp)
+	c.life++ // there is no next attempt
 }
 
 // cutChanged hears that the route was cut or healed.

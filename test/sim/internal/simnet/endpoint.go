@@ -204,6 +204,16 @@ func (e *Endpoint) Connect(to raftyard.NodeID) {
 	}
 }
 
+// Disconnect gives the connection to a node up.
+func (e *Endpoint) Disconnect(to raftyard.NodeID) {
+	c := e.known(to)
+	if c == nil || e.closed {
+		return
+	}
+	e.conns = slices.DeleteFunc(e.conns, func(o *conn) bool { return o == c })
+	c.giveUp()
+}
+
 // Peers returns what is known of the peers, in the order of their ids.
 func (e *Endpoint) Peers() []transport.PeerStatus {
 	out := make([]transport.PeerStatus, 0, len(e.conns))
