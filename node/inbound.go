@@ -10,7 +10,6 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
-	"github.com/raftyard/raftyard/storage"
 	"github.com/raftyard/raftyard/transport"
 )
 
@@ -84,8 +83,7 @@ func (n *Node) fromRemoved(r *replica, env *transport.Envelope) bool {
 // membership change that this replica has applied: it may be waiting for votes of
 // replicas that are no more.
 func (n *Node) helpCandidate(r *replica, env *transport.Envelope) {
-	t := env.Message.GetType()
-	if t != raftpb.MsgPreVote && t != raftpb.MsgVote {
+	if !isCandidate(env.Message) {
 		return
 	}
 	v := r.view.Load()
@@ -105,77 +103,6 @@ func (r *replica) remainsOf(state group.State) remains {
 		last.Index, last.Term = state.Index, term
 	}
 	return last
-}
-
-// strangeMessage deals with a message for a replica that is not here, or not
-// this one.
-func (n *Node) strangeMessage(env *transport.Envelope) {
-	n.metrics.messagesStrange.Add(1)
-	if st, ok := n.store.Replica(env.Group); ok && st.Incarnation == env.Incarnation &&
-		st.Tombstone != nil && env.To.Replica < st.Tombstone.NextReplica {
-		n.answerDead(env, st.Tombstone)
-		return
-	}
-	n.lifecycle.wanted(env)
-}
-
-// answerDead tells a sender what this node last knew: that it was removed too, or that
-// the change is committed that it may be waiting for.
-func (n *Node) answerDead(env *transport.Envelope, t *storage.Tombstone) {
-	d, err := remainsIn(t)
-	if err != nil || env.Epoch >= t.Epoch {
-		return
-	}
-	_, member := d.Member(env.From.Replica)
-	switch {
-	case len(d.Members) > 0 && !member && env.From.Replica < d.NextReplica:
-		n.answer(env, transport.NoticeRemoved, d)
-	case d.Index != 0:
-		// Whether it is a member is not known if this replica was destroyed on
-		// somebody's word. Then it makes of this what it can.
-		n.answer(env, transport.NoticeBehind, d)
-	}
-}
-
-// answer sends a notice back.
-func (n *Node) answer(env *transport.Envelope, kind transport.NoticeKind, d remains) {
-	n.transport.Send([]transport.Envelope{{
-		Group: env.Group, Incarnation: env.Incarnation, Epoch: d.Epoch,
-		From: env.To, To: env.From,
-		Notice: &transport.Notice{
-			Kind: kind, Epoch: d.Epoch, NextReplica: d.NextReplica, Index: d.Index, Term: d.Term,
-		},
-	}})
-}
-
-// notice hears that a replica of ours may be gone, or that its members have changed.
-// It goes only on proof: at a later epoch than its own it is no member, and its id is
-// not to come any more.
-func (n *Node) notice(env *transport.Envelope) {
-	r, told := n.replica(env.Group), env.Notice
-	if r == nil || !n.addressed(r, env) || told.Epoch <= r.view.Load().State.Descriptor.Epoch {
-		return
-	}
-	switch {
-	case told.Kind == transport.NoticeBehind:
-		n.deliver(inbound{r: r, told: &vouched{
-			from: env.From.Replica, index: told.Index, term: told.Term,
-		}})
-	case told.Kind == transport.NoticeRemoved && r.id < told.NextReplica:
-		last := r.bygone(told.Epoch, r.id+1)
-		last.Index, last.Term = told.Index, told.Term
-		n.lifecycle.destroy(r, last)
-	}
-}
-
-// bygone is what is known of a group when the replica has not seen its own end. Ids
-// from next on may come to this node. Next is not what the group gives out next: that
-// may be far beyond the replica that this node has been given meanwhile.
-func (r *replica) bygone(epoch uint64, next raftyard.ReplicaID) remains {
-	return remains{Descriptor: group.Descriptor{
-		Group: r.group, Incarnation: r.incarnation, Kind: r.view.Load().State.Descriptor.Kind,
-		Epoch: epoch, NextReplica: next,
-	}}
 }
 
 // isOpen reports whether the node has brought its replicas back. Until then it
@@ -247,6 +174,7 @@ func (h *handler) PeerChanged(peer raftyard.NodeID, up bool) {
 		return // the node looks who is connected when it is
 	}
 	if up {
+		h.ups.Add(1)
 		h.logger.Info("peer connected", nodeAttr(peer))
 	} else {
 		h.logger.Warn("peer lost", nodeAttr(peer))

@@ -14,6 +14,7 @@ type counters struct {
 	messagesDropped     atomic.Uint64 // a worker's mailbox was full
 	messagesStrange     atomic.Uint64 // for a replica that is not here
 	messagesUnaddressed atomic.Uint64 // to a member whose node is not known
+	noticesSent         atomic.Uint64 // to senders of messages that could not be used
 
 	proposalsApplied    atomic.Uint64
 	proposalsNotApplied atomic.Uint64
@@ -66,6 +67,7 @@ type Metrics struct {
 	ApplyBacklogBytes          int64
 
 	MessagesRefused, MessagesDropped, MessagesStrange, MessagesUnaddressed uint64
+	NoticesSent                                                            uint64
 
 	ProposalsApplied, ProposalsNotApplied, ProposalsUnknown uint64
 	Reads, LeaderChanges                                    uint64
@@ -87,6 +89,7 @@ func (n *Node) Metrics() Metrics {
 		MessagesRefused: c.messagesRefused.Load(), MessagesDropped: c.messagesDropped.Load(),
 		MessagesStrange:     c.messagesStrange.Load(),
 		MessagesUnaddressed: c.messagesUnaddressed.Load(),
+		NoticesSent:         c.noticesSent.Load(),
 		ProposalsApplied:    c.proposalsApplied.Load(),
 		ProposalsNotApplied: c.proposalsNotApplied.Load(),
 		ProposalsUnknown:    c.proposalsUnknown.Load(),

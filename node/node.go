@@ -46,7 +46,11 @@ type Node struct {
 	hints     leaderHints
 	watchers  watchers
 	purges    purges
-	disk      disk
+	notices   notices
+
+	reread atomic.Bool   // somebody says that a group is deleted; see cleanStrays
+	ups    atomic.Uint64 // connections that have come up
+	disk   disk
 
 	missing    missingKinds
 	kinds      kindsOf

@@ -48,6 +48,14 @@ type replica struct {
 	// receiving: a state for a replica without a state machine is coming in.
 	receiving atomic.Bool
 
+	// leaderless is for how many ticks it has heard of no leader, without being one.
+	// suspect is set when somebody has said that it does not know who its members are.
+	// sender is the node that spoke to it last of those that it does not know.
+	leaderless atomic.Int64
+	sender     atomic.Uint64
+	suspect    atomic.Bool
+	straying   straying
+
 	// view is what others may know of the raft state, and ailing what a leader has
 	// seen of its members.
 	view   atomic.Pointer[view]
@@ -74,6 +82,7 @@ type owned struct {
 	staged    *stagedSnapshot
 	told      *vouched // see tickTold
 	toldTicks int
+	hearing   hearing
 	snap      snapshotting
 	own       owning
 	handBack  handBack
@@ -157,6 +166,7 @@ func (r *replica) learn(from raftyard.ReplicaID, node raftyard.NodeID) {
 	if _, ok := r.meta.State.Descriptor.Member(from); ok {
 		return
 	}
+	r.sender.Store(uint64(node))
 	if r.peers == nil {
 		r.peers = make(map[raftyard.ReplicaID]raftyard.NodeID, 2)
 	}
@@ -186,3 +196,6 @@ func (r *replica) publish() {
 
 // initialized reports whether the replica has a descriptor, and so a state.
 func (v *view) initialized() bool { return v != nil && len(v.State.Descriptor.Members) > 0 }
+
+// errNotServing is what a control finds when the replica has gone.
+var errNotServing = errors.New("the replica is gone")

@@ -31,7 +31,7 @@ func (n *Node) housekeeping() {
 	for n.settle(ctx) {
 		n.ready.Store(true)
 		n.noteChange()
-		for n.lifecycle.isFresh() && n.world.sleep(ctx, strayEvery) {
+		for n.lifecycle.isFresh() && n.world.sleep(ctx, n.ticks(strayTicks)) {
 			n.cleanStrays(ctx)
 		}
 		n.ready.Store(false)

@@ -163,7 +163,7 @@ func (w *worker) tick() {
 	// A replica that stops is retired in a later round: the order stays.
 	for _, r := range w.order {
 		w.guard(r, "tick", func() {
-			r.raft.Tick()
+			w.tickRaft(r)
 			w.tickTold(r)
 			w.tickTransfer(r)
 			w.tickHealth(r)
@@ -199,6 +199,7 @@ func (w *worker) receive(in *inbound) {
 			w.node.metrics.messagesRefused.Add(1)
 			return
 		}
+		w.heard(r, in.m)
 		if r.steering.unmet && in.m.GetType() == raftpb.MsgAppResp {
 			w.steer(r)
 		}
@@ -476,6 +477,3 @@ func (w *worker) stateChanged(r *replica) {
 	w.node.noteChange()
 	w.steer(r)
 }
-
-// errNotServing is what a control finds when the replica has gone.
-var errNotServing = errors.New("the replica is gone")

@@ -157,6 +157,9 @@ func (n *nodeCollector) workFigures() {
 		labelled{"no_address", func(m *node.Metrics) float64 {
 			return float64(m.MessagesUnaddressed)
 		}})
+	n.counter("notices_sent_total",
+		"Answers to senders of raft messages that could not be used, which say why.",
+		func(m *node.Metrics) float64 { return float64(m.NoticesSent) })
 	n.counters("snapshots_total", "Snapshots, by what was done with them.", "what",
 		labelled{"taken", func(m *node.Metrics) float64 { return float64(m.SnapshotsTaken) }},
 		labelled{"sent", func(m *node.Metrics) float64 { return float64(m.SnapshotsSent) }},
