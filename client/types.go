@@ -95,20 +95,22 @@ type Groups struct {
 
 // Node is one node of the cluster as the asked one sees it.
 type Node struct {
-	ID        raftyard.NodeID   `json:"id"`
-	Peer      string            `json:"peer"`
-	HTTP      string            `json:"http"`
-	Labels    map[string]string `json:"labels,omitempty"`
-	Self      bool              `json:"self,omitempty"`
-	Live      bool              `json:"live"`
-	Replicas  int               `json:"replicas"`
-	Leaders   int               `json:"leaders"`
-	DiskFree  int64             `json:"disk_free"`
-	DiskLevel string            `json:"disk_level"`
-	Version   string            `json:"version,omitempty"`
-	Boot      uint64            `json:"boot,omitempty"`
-	RTTMicros int64             `json:"rtt_us,omitempty"`
-	LastError string            `json:"last_error,omitempty"`
+	ID       raftyard.NodeID   `json:"id"`
+	Peer     string            `json:"peer"`
+	HTTP     string            `json:"http"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Self     bool              `json:"self,omitempty"`
+	Live     bool              `json:"live"`
+	Replicas int               `json:"replicas"`
+	Leaders  int               `json:"leaders"`
+	// LogOnly is how many of the replicas have no state machine.
+	LogOnly   int    `json:"log_only,omitempty"`
+	DiskFree  int64  `json:"disk_free"`
+	DiskLevel string `json:"disk_level"`
+	Version   string `json:"version,omitempty"`
+	Boot      uint64 `json:"boot,omitempty"`
+	RTTMicros int64  `json:"rtt_us,omitempty"`
+	LastError string `json:"last_error,omitempty"`
 	// State is active, drained, leaving or removed.
 	State string `json:"state"`
 	// Store is the UUID of its data directory, as the registry knows it; empty: it has

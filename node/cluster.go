@@ -20,7 +20,8 @@ type nodeReport struct {
 	Boot      uint64 `json:"boot"`
 	Movable   int    `json:"movable,omitempty"` // groups that it leads and could hand over
 	// Kinds are those of which the node has a state machine, in order.
-	Kinds []string `json:"kinds"`
+	Kinds   []string `json:"kinds"`
+	LogOnly int      `json:"log_only,omitempty"` // replicas without one
 }
 
 func (n *Node) report() nodeReport {
@@ -30,8 +31,18 @@ func (n *Node) report() nodeReport {
 	rep.DiskLevel = n.disk.current().String()
 	rep.Replicas, rep.Leaders = n.countReplicas()
 	rep.DiskFree = n.disk.free.Load()
-	rep.Movable = n.countMovable()
+	rep.Movable, rep.LogOnly = n.countMovable(), n.countLogOnly()
 	return rep
+}
+
+// countLogOnly counts this node's replicas that have no state machine.
+func (n *Node) countLogOnly() (count int) {
+	for _, r := range n.allReplicas() {
+		if r.machine.logOnly.Load() {
+			count++
+		}
+	}
+	return count
 }
 
 // countReplicas counts this node's replicas, without the system group's.
@@ -115,7 +126,7 @@ func (n *Node) nodeStatuses(
 }
 
 func (st *NodeStatus) fill(rep *nodeReport) {
-	st.Replicas, st.Leaders = rep.Replicas, rep.Leaders
+	st.Replicas, st.Leaders, st.LogOnly = rep.Replicas, rep.Leaders, rep.LogOnly
 	st.DiskFree, st.DiskLevel = rep.DiskFree, rep.DiskLevel
 	st.Version, st.Boot = rep.Version, rep.Boot
 	if st.Problem == "" && st.State != registry.NodeActive.String() {

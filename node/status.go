@@ -150,6 +150,8 @@ type NodeStatus struct {
 	Live     bool              `json:"live"`
 	Replicas int               `json:"replicas"`
 	Leaders  int               `json:"leaders"`
+	// LogOnly is how many of the replicas have no state machine.
+	LogOnly int `json:"log_only,omitempty"`
 	// DiskFree and DiskLevel (ok, soft, hard, floor) are of the data directory.
 	DiskFree  int64  `json:"disk_free"`
 	DiskLevel string `json:"disk_level"`

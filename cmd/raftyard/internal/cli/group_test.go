@@ -61,12 +61,12 @@ func TestFreeSpace(t *testing.T) {
 // matter, are three things.
 func TestNodeRows(t *testing.T) {
 	v := nodesView([]client.Node{
-		{ID: 1, State: "active", Live: true, DiskLevel: "ok"},
+		{ID: 1, State: "active", Live: true, DiskLevel: "ok", Replicas: 3, LogOnly: 1},
 		{ID: 2, State: "drained", Problem: "a new directory", LastError: "refused"},
 		{ID: 3, State: "leaving", Live: true, Problem: "2 groups have a member here"},
 	})
 	want := []string{
-		"1|active|yes|-|-|0|0|ok|0 B|-|-",
+		"1|active|yes|-|-|3 (1 log-only)|0|ok|0 B|-|-",
 		"2|drained|no|-|-|0|0|-|-|-|a new directory; refused",
 		"3|leaving|yes|-|-|0|0|-|-|-|2 groups have a member here",
 	}

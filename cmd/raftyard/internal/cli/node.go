@@ -71,11 +71,20 @@ func nodesView(nodes []client.Node) view {
 		v.names = append(v.names, n.ID.String())
 		v.rows = append(v.rows, []string{
 			n.ID.String(), dash(n.State), live, dash(n.HTTP), dash(n.Peer),
-			strconv.Itoa(n.Replicas), strconv.Itoa(n.Leaders),
+			replicas(n), strconv.Itoa(n.Leaders),
 			dash(n.DiskLevel), free(n), dash(labels(n.Labels)), dash(troubles(n)),
 		})
 	}
 	return v
+}
+
+// replicas returns how many replicas a node has, and how many of them have no state.
+func replicas(n *client.Node) string {
+	text := strconv.Itoa(n.Replicas)
+	if n.LogOnly > 0 {
+		text += fmt.Sprintf(" (%d log-only)", n.LogOnly)
+	}
+	return text
 }
 
 // troubles is what is not as it should be with a node.
