@@ -15,7 +15,8 @@ func (n *Node) Examine() world.Examined {
 		v := world.Replica{
 			Group: r.group, Incarnation: r.incarnation, ID: r.id,
 			Serving: r.serving(), Fault: r.fault(),
-			Applied: r.applied.Load(), State: r.meta.State, Log: r.log,
+			Applied: r.applied.Load(), LogOnly: r.machine.logOnly.Load(),
+			State: r.meta.State, Log: r.log,
 		}
 		if r.raft != nil {
 			at := r.raft.Position()

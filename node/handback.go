@@ -11,14 +11,9 @@ import (
 // leadership to a voter that has the state as soon as one has caught up. An attempt that
 // comes to nothing, or that is undone, is not repeated at once: proposals wait while it lasts.
 
-const (
-	// handBackEvery is after how many ticks a leader looks for somebody. It has no divisor
-	// in common with the usual election timeout, at which raft forgets who was active.
-	handBackEvery = 3
-	// maxHandBackPause is how long it waits at the most between two attempts, and after how
-	// long without leading it forgets the earlier ones, in election timeouts.
-	maxHandBackPause = 60
-)
+// maxHandBackPause is how long it waits at the most between two attempts, and after how
+// long without leading it forgets the earlier ones, in election timeouts.
+const maxHandBackPause = 10
 
 // handBack is how a log-only leader gets rid of the leadership.
 type handBack struct {
@@ -41,7 +36,8 @@ func (w *worker) tickHandBack(r *replica) {
 	if h.ticks--; h.ticks > 0 {
 		return
 	}
-	h.ticks = handBackEvery
+	// Not in step with the election timeout, at which raft forgets who was active.
+	h.ticks = 1 + int(w.node.world.roll(int64(w.node.cfg.ElectionTicks)))
 	s := &r.steering
 	if s.changing || s.transfer != nil || r.meta.State.Descriptor.IsJoint() {
 		return // whoever wants something of the leadership comes first

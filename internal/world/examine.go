@@ -42,8 +42,10 @@ type Replica struct {
 	Last     uint64
 	HandedTo uint64 // the last index that was handed to the state machine
 
-	// Applied is the last index that the state machine has applied.
+	// Applied is the last index that the state machine has applied; without one, LogOnly,
+	// how far the replica has followed.
 	Applied uint64
+	LogOnly bool
 
 	// State is the members as of the last step whose save is under way or done.
 	State group.State

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/vfs"
 	"github.com/raftyard/raftyard/test/sim/internal/turns"
@@ -60,6 +61,11 @@ type Config struct {
 	// [node.View] does not see them by their own types; [View] does.
 	Kinds map[string]Kind
 
+	// Lacking are nodes that know no kind: their replicas keep the log only. Nil: with
+	// the default Kinds the seed decides, in some seeds one node, at most of its starts;
+	// with others none. A group whose members all lack its kind can answer nothing.
+	Lacking []raftyard.NodeID
+
 	// Bare leaves Kinds unwatched, for a program that uses node.View itself. Then only
 	// the workload tells whether its state is right.
 	Bare bool
@@ -104,6 +110,8 @@ type setup struct {
 	drift     float64       // clocks run so much faster or slower at the most
 
 	snapshotEntries, trailing uint64
+
+	lacking raftyard.NodeID // does not know the kinds now and then; zero: none
 }
 
 // newSetup lets the dice decide what the configuration leaves open.
@@ -139,10 +147,14 @@ func newSetup(c *Config, d *rand.Rand) setup {
 			MaxBatchCommands: 1 + d.IntN(4), MaxInflightBatches: 1 + d.IntN(3),
 		}
 	}
+	lacks, lacking := d.IntN(3) == 0, d.Uint64()
 	s.nodes = cmp.Or(c.Nodes, s.nodes)
 	s.groups = cmp.Or(c.Groups, s.groups)
 	s.clients = cmp.Or(c.Clients, s.clients)
 	s.ops = cmp.Or(c.Ops, s.ops)
 	s.chaos = cmp.Or(c.Chaos, s.chaos)
+	if lacks && s.nodes > 2 && c.Kinds == nil {
+		s.lacking = raftyard.NodeID(lacking%uint64(s.nodes) + 1)
+	}
 	return s
 }

@@ -61,6 +61,8 @@ type host struct {
 	// noted are the commits of its disk when the store noted, twice, how far it is.
 	noted [2]int
 
+	lacks bool // it does not know the kinds in this start
+
 	lost  bool // its disk was lost: it shall be no member any more
 	wiped bool // it came back with an empty one
 	stale bool // it came back with an older copy
@@ -150,6 +152,7 @@ func (h *host) start() {
 	st.Tag = uint64(h.id)
 	h.st = st
 	h.log("starts", "")
+	h.chooseKinds()
 	dice := nodeDice{newDice(h.w.cfg.Seed, streamDisks+2*uint64(h.id)+1+h.starts<<32)}
 	in := &world.World{
 		Turns: st, Dice: dice,
@@ -174,6 +177,9 @@ func (h *host) config() node.Config {
 	of := h.w.kinds
 	if h.stale {
 		of = h.w.plain // what these do binds nobody
+	}
+	if h.lacks {
+		of = nil
 	}
 	kinds := make(map[string]group.Factory, len(of))
 	for name, kind := range of {

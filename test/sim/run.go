@@ -106,7 +106,7 @@ func (w *World) recover(done func() bool) bool {
 	w.check.Healed()
 	well := false
 	w.every(10*w.setup.tick, func() bool {
-		well = len(w.check.Unsettled()) == 0
+		well = len(w.check.Unsettled()) == 0 && w.untidy() == ""
 		return well || late()
 	})
 	if !w.turns.Until(func() bool { return well || late() }) {
@@ -115,6 +115,9 @@ func (w *World) recover(done func() bool) bool {
 	if !well {
 		w.check.Overdue()
 		w.judge()
+		if w.failure == nil {
+			w.fail("rule 21 (state leads)", errors.New(w.untidy()))
+		}
 	}
 	return w.failure == nil
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,6 +37,9 @@ func Start(t testing.TB, cfg Config) *Script {
 	}
 	if cfg.Groups == 0 {
 		cfg.Groups = 1
+	}
+	if cfg.Lacking == nil {
+		cfg.Lacking = []raftyard.NodeID{}
 	}
 	w, err := newWorld(cfg)
 	if err != nil {
@@ -119,6 +123,17 @@ func (s *Script) Restart(id raftyard.NodeID) {
 	h.wanted = true
 	h.start()
 	s.Until("the node is up", func() bool { return h.state == running })
+}
+
+// Lack says whether a node lacks the kinds from its next start on; see [Config.Lacking].
+func (s *Script) Lack(id raftyard.NodeID, lacks bool) {
+	without := slices.DeleteFunc(slices.Clone(s.w.cfg.Lacking), func(o raftyard.NodeID) bool {
+		return o == id
+	})
+	if lacks {
+		without = append(without, id)
+	}
+	s.w.cfg.Lacking = without
 }
 
 // Pause has a node stand still for d.

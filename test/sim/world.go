@@ -56,16 +56,18 @@ type Counts struct {
 	Leaders                 int // terms that had a leader
 	Members                 int // membership changes that were applied
 
-	Crashes  int // power failures
-	Trips    int // of these, in the middle of a sync
-	Ambushes int // nodes that crashed because they got a snapshot
-	Failed   int // syncs that failed
-	Wipes    int // disks that were lost
-	Rots     int // disks that lost the end of what was durable
-	Reverts  int // nodes that ran an older copy of their disk
-	Clocks   int // clocks that were set
-	Recreate int // groups that were deleted and created again
-	Checked  check.Tally
+	Crashes   int // power failures
+	Trips     int // of these, in the middle of a sync
+	Ambushes  int // nodes that crashed because they got a snapshot
+	Failed    int // syncs that failed
+	Wipes     int // disks that were lost
+	Rots      int // disks that lost the end of what was durable
+	Reverts   int // nodes that ran an older copy of their disk
+	Clocks    int // clocks that were set
+	Recreate  int // groups that were deleted and created again
+	Lacking   int // starts of nodes that do not know the kinds
+	Stateless int // terms in which a replica without a state machine has led
+	Checked   check.Tally
 }
 
 // add adds other counts.
@@ -75,6 +77,7 @@ func (c *Counts) add(o Counts) {
 	c.Leaders, c.Members = c.Leaders+o.Leaders, c.Members+o.Members
 	c.Crashes, c.Trips, c.Ambushes = c.Crashes+o.Crashes, c.Trips+o.Trips, c.Ambushes+o.Ambushes
 	c.Failed, c.Wipes, c.Rots = c.Failed+o.Failed, c.Wipes+o.Wipes, c.Rots+o.Rots
+	c.Lacking, c.Stateless = c.Lacking+o.Lacking, c.Stateless+o.Stateless
 	c.Reverts, c.Clocks, c.Recreate = c.Reverts+o.Reverts, c.Clocks+o.Clocks, c.Recreate+o.Recreate
 	c.Checked.Add(o.Checked)
 }
@@ -96,6 +99,9 @@ func (w *World) count(h *host) {
 		if r.Role == group.Leader && r.Term > at.term {
 			at.term = r.Term
 			w.counts.Leaders++
+			if r.LogOnly {
+				w.counts.Stateless++
+			}
 		}
 		if epoch := r.State.Descriptor.Epoch; epoch > at.epoch {
 			w.counts.Members += int(epoch - at.epoch)

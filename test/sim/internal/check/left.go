@@ -28,6 +28,9 @@ func (t *Thing) isOf(s *replicaState) bool {
 // Rule 16, [Tidy]: nothing is left of a replica that was removed.
 func (c *Checker) Inspected(node raftyard.NodeID, things []Thing) {
 	n := c.node(node)
+	if n.asleep() {
+		return
+	}
 	for i := range things {
 		t := &things[i]
 		c.tally.Left++
@@ -47,13 +50,22 @@ func (n *nodeState) has(t *Thing) bool {
 	return false
 }
 
+// Lacking tells, before a node starts, whether it has no state machines in this start.
+func (c *Checker) Lacking(node raftyard.NodeID, lacks bool) {
+	n := c.node(node)
+	n.lacks, n.had = lacks, n.had || !lacks
+}
+
+// asleep: state machines that the node had before may have left what only they can delete.
+func (n *nodeState) asleep() bool { return n.lacks && n.had }
+
 // purged: what belonged to a destroyed replica is deleted.
 //
 // Rule 16, [Tidy].
 func (u *unsettled) purged(c *Checker) {
 	for _, id := range sortedKeys(c.nodes) {
 		n := c.nodes[id]
-		if !n.up {
+		if !n.up || n.asleep() {
 			continue
 		}
 		for i := range n.stored {

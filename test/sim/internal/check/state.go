@@ -130,6 +130,8 @@ type nodeState struct {
 	up     bool
 	disk   int  // how often it was wiped
 	loss   Loss // of the last crash
+	lacks  bool // it has no state machines now
+	had    bool // it had some, now or in an earlier start
 	shown  []*replicaState
 	stored []tomb
 

@@ -13,6 +13,7 @@ type Tally struct {
 	Hashes   int // hashes that were compared with another
 	Restored int // state machines that took a snapshot
 	Durable  int // state machines that were opened and had something durable
+	States   int // states that were sent to replicas without a state machine
 	Acked    int // acknowledged writes that were looked for
 	Measured int // what has a bound
 	Left     int // what was found on disks
@@ -42,6 +43,7 @@ func (t *Tally) Add(o Tally) {
 	t.Sent, t.Votes, t.Acks = t.Sent+o.Sent, t.Votes+o.Votes, t.Acks+o.Acks
 	t.Indexes, t.Compared, t.Hashes = t.Indexes+o.Indexes, t.Compared+o.Compared, t.Hashes+o.Hashes
 	t.Restored, t.Durable, t.Acked = t.Restored+o.Restored, t.Durable+o.Durable, t.Acked+o.Acked
+	t.States += o.States
 	t.Measured, t.Left = t.Measured+o.Measured, t.Left+o.Left
 	t.Lost, t.Excused = t.Lost+o.Lost, t.Excused+o.Excused
 }

@@ -84,6 +84,12 @@ func (t *tap) check() {
 	m := t.m
 	term := m.GetTerm()
 	t.tally.Sent++
+	if m.GetType() == raftpb.MsgSnap && len(m.GetContext()) > 0 {
+		// A state for a replica without a state machine: anybody may send what it has.
+		t.checkSnapshot(t.s, m.GetSnapshot(), "sends a state")
+		t.tally.States++
+		return
+	}
 	switch m.GetType() {
 	case raftpb.MsgReadIndex:
 		return // a question, without a term

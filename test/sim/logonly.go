@@ -1,0 +1,65 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/world"
+)
+
+// Nodes that lack the kinds of groups: their replicas keep the log only. See
+// [Config.Lacking].
+
+// lackRate is in how many of ten starts such a node lacks the kinds, where the seed has
+// chosen it.
+const lackRate = 7
+
+// chooseKinds decides for a start whether the node knows the kinds.
+func (h *host) chooseKinds() {
+	switch {
+	case h.w.cfg.Lacking != nil:
+		h.lacks = slices.Contains(h.w.cfg.Lacking, h.id)
+	case h.w.setup.lacking == h.id:
+		h.lacks = h.w.luck.IntN(10) < lackRate
+	}
+	h.w.check.Lacking(h.id, h.lacks)
+	if h.lacks {
+		h.w.counts.Lacking++
+		h.log("lacks the kinds", "")
+	}
+}
+
+// untidy says what of replicas without a state machine has still to come right, or nothing:
+// one leads though another could, or has a log that it could cut.
+func (w *World) untidy() (what string) {
+	voters := make(map[raftyard.GroupID]string) // one that has the state
+	w.replicas(func(h *host, r *world.Replica) {
+		m, _ := r.State.Descriptor.Member(r.ID)
+		if !r.LogOnly && m.Role == group.Voter {
+			voters[r.Group] = fmt.Sprintf("replica %d on node %d", r.ID, h.id)
+		}
+	})
+	w.replicas(func(h *host, r *world.Replica) {
+		voter := voters[r.Group]
+		switch {
+		case !r.LogOnly || voter == "" || what != "":
+		case r.Role == group.Leader:
+			what = fmt.Sprintf("group %d is led from node %d without a state machine, %s has one",
+				r.Group, h.id, voter)
+		case logLength(r) > mostEntries(r):
+			what = fmt.Sprintf("group %d has a log of %d entries on node %d, and the state for "+
+				"cutting it is with %s", r.Group, logLength(r), h.id, voter)
+		}
+	})
+	return what
+}
+
+// logLength is the number of entries in a log, and mostEntries what it may be at rest.
+func logLength(r *world.Replica) int64 { return int64(r.Last + 1 - firstOf(r)) }
+
+func mostEntries(r *world.Replica) int64 {
+	d := &r.State.Descriptor
+	return int64(d.SnapshotEntries + d.TrailingEntries + maxSurplus)
+}
