@@ -125,9 +125,10 @@ func testLogOnlyMajority(t *testing.T, kind string) {
 	if err != nil || len(st.Problems) != 0 || st.Replicas[0].LogOnly || !st.Replicas[1].LogOnly {
 		t.Errorf("Group = %+v, %v; want no problems, and two log-only replicas", st, err)
 	}
-	for i, nd := range c.nodes[2].Nodes(t.Context()) {
-		if want := min(i, 1); nd.LogOnly != want {
-			t.Errorf("node %d has %d log-only replicas, want %d", nd.ID, nd.LogOnly, want)
+	nodes := c.nodes[2].Nodes(t.Context())
+	for i := range nodes {
+		if want := min(i, 1); nodes[i].LogOnly != want {
+			t.Errorf("node %d has %d log-only replicas, want %d", i+1, nodes[i].LogOnly, want)
 		}
 	}
 
