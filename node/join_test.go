@@ -196,7 +196,8 @@ func TestAddressOfOperator(t *testing.T) {
 	c.close(2)
 	c.open(2, nil)
 	c.awaitReady(2)
-	if rec, _ := c.nodes[2].registry.Node(2); rec.Peer != c.peers[1].Addr || rec.Boot != 2 {
+	rec, _ := c.nodes[2].registry.Node(2)
+	if rec.Peer != c.peers[1].Addr || rec.Boot != 2 || rec.Labels["zone"] != "b" {
 		t.Errorf("after its start the node is registered as %+v", rec)
 	}
 	for _, bad := range []NodeSpec{{ID: 0, Peer: "h:1"}, {ID: 9}, {ID: 9, Peer: "a b"}} {

@@ -25,7 +25,7 @@ type NodeSpec struct {
 // PutNode lets a node join the cluster, or tells where a node is that has moved. It
 // reports whether the node is new. The node may be started before or after that: it
 // joins by itself once it is there. When the node starts, what its own configuration
-// says of it takes the place of this.
+// says of it takes the place of this; what that does not say stays.
 //
 // An id is that of one node for ever: for one that was removed the error is
 // [ErrNodeRemoved].

@@ -140,7 +140,7 @@ func (n *Node) belongs() bool {
 func (n *Node) announce(ctx context.Context) (refusal error) {
 	ctx, cancel := n.world.withTimeout(ctx, time.Second)
 	defer cancel()
-	set := registry.SetNode{Node: n.self(), IfPresent: !n.belongs()}
+	set := registry.SetNode{Node: n.self(), IfPresent: !n.belongs(), Sparse: true}
 	p := group.Proposal{ID: n.newMessageID(), Data: registry.EncodeSetNode(set)}
 	tried := map[raftyard.NodeID]bool{0: true, n.cfg.ID: true}
 	next := n.registry.Nodes()

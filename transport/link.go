@@ -18,8 +18,8 @@ import (
 //	 ▲                    │ failed              │ lost
 //	 └──── pause over ── pausing ◀──────────────┘
 //
-// until the peer is given up. It has one goroutine, which is also the writer, and a second one that reads
-// while a connection is up.
+// until the peer is given up. It has one goroutine, which is also the writer, and a
+// second one that reads while a connection is up.
 type link struct {
 	t     *Transport
 	peer  *peer

@@ -19,8 +19,14 @@ func (c SetNode) apply(st *state) Result {
 			return res
 		}
 		n.inherit(old)
+		if c.IfAbsent || c.Sparse && n.HTTP == "" {
+			n.HTTP = old.HTTP
+		}
+		if c.IfAbsent || c.Sparse && len(n.Labels) == 0 {
+			n.Labels = old.Labels
+		}
 		if c.IfAbsent {
-			n.Peer, n.HTTP, n.Labels = old.Peer, old.HTTP, old.Labels
+			n.Peer = old.Peer
 		}
 	} else if c.IfPresent {
 		return Result{Code: NotFound}

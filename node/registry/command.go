@@ -101,6 +101,10 @@ type SetNode struct {
 
 	// IfPresent registers no node that is not registered.
 	IfPresent bool
+
+	// Sparse leaves of a node that is registered what the command does not say: an
+	// HTTP address that is empty, and no labels.
+	Sparse bool
 }
 
 // SetNodeState changes what a node is used for. The result is [OK], also if it is
@@ -178,7 +182,8 @@ func EncodeSetNode(c SetNode) []byte {
 	b = appendNodeSpec(b, &c.Node)
 	b = wire.AppendUvarint(b, c.Node.Boot)
 	b = wire.AppendBool(b, c.IfAbsent)
-	return wire.AppendBool(b, c.IfPresent)
+	b = wire.AppendBool(b, c.IfPresent)
+	return wire.AppendBool(b, c.Sparse)
 }
 
 // EncodeSetNodeState returns c as a command for the system group.
@@ -266,7 +271,7 @@ func readNodeCommand(r *wire.Reader, kind commandKind) command {
 	case kindSetNode:
 		c := SetNode{Node: readNodeSpec(r)}
 		c.Node.Boot = r.Uvarint()
-		c.IfAbsent, c.IfPresent = r.Bool(), r.Bool()
+		c.IfAbsent, c.IfPresent, c.Sparse = r.Bool(), r.Bool(), r.Bool()
 		return c
 	case kindSetNodeState:
 		return SetNodeState{

@@ -58,6 +58,7 @@ func TestFormats(t *testing.T) {
 				}
 				return run(t, r, EncodeSetNode(SetNode{
 					Node: n, IfAbsent: d.HasArg("if-absent"), IfPresent: d.HasArg("if-present"),
+					Sparse: d.HasArg("sparse"),
 				}))
 			case "state":
 				return run(t, r, EncodeSetNodeState(SetNodeState{

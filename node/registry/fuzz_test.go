@@ -48,6 +48,7 @@ func FuzzCommand(f *testing.F) {
 	labelled.Store, labelled.Boot = Store{1}, 3
 	f.Add(EncodeSetNode(SetNode{Node: labelled, IfAbsent: true}))
 	f.Add(EncodeSetNode(SetNode{Node: node(9), IfPresent: true}))
+	f.Add(EncodeSetNode(SetNode{Node: node(1), Sparse: true}))
 	f.Add(EncodeSetNodeState(SetNodeState{ID: 4, State: NodeLeaving, Forced: true}))
 	f.Add(encodeCommand(f, setNodeV1{Node: labelled, IfAbsent: true}))
 	f.Add(EncodeSetNodeState(SetNodeState{ID: 4, State: NodeDrained}))

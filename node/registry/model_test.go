@@ -130,8 +130,16 @@ func (m *model) setNode(c SetNode) Code {
 	if !there && c.IfPresent {
 		return NotFound
 	}
-	if there && c.IfAbsent {
+	switch {
+	case there && c.IfAbsent:
 		n.Peer, n.HTTP, n.Labels = old.Peer, old.HTTP, old.Labels
+	case there && c.Sparse:
+		if n.HTTP == "" {
+			n.HTTP = old.HTTP
+		}
+		if len(n.Labels) == 0 {
+			n.Labels = old.Labels
+		}
 	}
 	switch {
 	case old.State == NodeRemoved:
@@ -337,9 +345,11 @@ func (m *machine) SetNode(t *rapid.T) {
 		Node: Node{
 			ID:   genNodeID.Draw(t, "id"),
 			Peer: rapid.SampledFrom([]string{"h:1", "h:2", ""}).Draw(t, "peer"),
+			HTTP: rapid.SampledFrom([]string{"h:8", "h:9", ""}).Draw(t, "http"),
 		},
 		IfAbsent:  rapid.Bool().Draw(t, "if absent"),
 		IfPresent: rapid.IntRange(0, 3).Draw(t, "if present") == 0,
+		Sparse:    rapid.Bool().Draw(t, "sparse"),
 	}
 	c.Node.Store = genStore.Draw(t, "store")
 	c.Node.Boot = rapid.Uint64Range(0, 3).Draw(t, "boot")

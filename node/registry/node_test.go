@@ -224,6 +224,33 @@ func TestIfAbsentTakesTheDirectoryDown(t *testing.T) {
 	}
 }
 
+// TestSparse: what a node does not say of itself stays as it was said for it.
+func TestSparse(t *testing.T) {
+	r := New(nil, nil)
+	said := Node{ID: 1, Peer: "h:1", HTTP: "h:2", Labels: map[string]string{"zone": "a"}}
+	apply(t, r, EncodeSetNode(SetNode{Node: said}))
+	for _, step := range []struct{ set, want Node }{
+		{Node{ID: 1, Peer: "h:3"}, Node{ID: 1, Peer: "h:3", HTTP: "h:2", Labels: said.Labels}},
+		{
+			Node{ID: 1, Peer: "h:1", HTTP: "h:4"},
+			Node{ID: 1, Peer: "h:1", HTTP: "h:4", Labels: said.Labels},
+		},
+		{
+			Node{ID: 1, Peer: "h:1", Labels: map[string]string{"rack": "7"}},
+			Node{ID: 1, Peer: "h:1", HTTP: "h:4", Labels: map[string]string{"rack": "7"}},
+		},
+	} {
+		res := apply(t, r, EncodeSetNode(SetNode{Node: step.set, Sparse: true}))
+		if diff := cmp.Diff(step.want, res.Node); res.Code != OK || diff != "" {
+			t.Errorf("%+v = %v (-want +got):\n%s", step.set, res.Code, diff)
+		}
+	}
+	res := apply(t, r, EncodeSetNode(SetNode{Node: node(1)}))
+	if diff := cmp.Diff(node(1), res.Node); diff != "" {
+		t.Errorf("not sparse (-want +got):\n%s", diff)
+	}
+}
+
 func TestReplaceStore(t *testing.T) {
 	r := withNodes(t, 2)
 	n := node(1)
