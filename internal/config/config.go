@@ -20,11 +20,13 @@ type Config struct {
 	// Cluster is the name of the cluster. Nodes of another one are refused.
 	Cluster string
 
-	Node   Node
-	Listen Listen
+	Node      Node
+	Listen    Listen
+	Advertise Advertise
 
 	// Nodes is the first address book of the cluster, the same on every node,
-	// ordered as written. It holds this node too.
+	// ordered as written: the nodes that it is founded with. It does not hold this
+	// node if this node joins later.
 	Nodes []Peer
 
 	// Groups are created when they are missing. They are never deleted because
@@ -45,6 +47,12 @@ type Node struct {
 type Listen struct {
 	HTTP string // clients and operators
 	Peer string // other nodes
+}
+
+// Advertise holds the addresses that others dial to reach this node, host:port each.
+type Advertise struct {
+	HTTP string // may be empty
+	Peer string
 }
 
 // Peer is one line of the address book.

@@ -121,6 +121,8 @@ func TestLoadMergesLayers(t *testing.T) {
 		Cluster: "c",
 		Node:    Node{ID: 1, DataDir: dir + "/flag"},
 		Listen:  Listen{HTTP: "127.0.0.1:8700", Peer: "127.0.0.1:8701"},
+
+		Advertise: Advertise{HTTP: "127.0.0.1:8700", Peer: "127.0.0.1:8701"},
 		Nodes: []Peer{
 			{ID: 1, Peer: "127.0.0.1:8701", HTTP: "127.0.0.1:8700"},
 			{ID: 2, Peer: "127.0.0.1:8711"},

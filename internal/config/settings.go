@@ -93,6 +93,24 @@ func identitySettings() []Setting {
 			show: func(c *Config) string { return c.Listen.Peer },
 		},
 		{
+			Key: "advertise.http", Flag: "advertise-http",
+			Usage: "host:port that clients dial (default: this node's http in nodes, " +
+				"or listen.http)",
+			set: func(d *decoder, v value, key string, c *Config) {
+				d.routable(v, key, &c.Advertise.HTTP)
+			},
+			show: func(c *Config) string { return c.Advertise.HTTP },
+		},
+		{
+			Key: "advertise.peer", Flag: "advertise-peer",
+			Usage: "host:port that other nodes dial (default: this node's peer in nodes, " +
+				"or listen.peer)",
+			set: func(d *decoder, v value, key string, c *Config) {
+				d.routable(v, key, &c.Advertise.Peer)
+			},
+			show: func(c *Config) string { return c.Advertise.Peer },
+		},
+		{
 			Key: "nodes", Flag: "nodes", isList: true,
 			Usage: "the first address book, in YAML",
 			set:   func(d *decoder, v value, key string, c *Config) { d.nodes(v, key, &c.Nodes) },

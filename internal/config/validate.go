@@ -61,8 +61,22 @@ func (v *validator) fillListen() {
 		from := fmt.Sprintf("nodes[%d]", i)
 		v.fill(&v.Listen.HTTP, p.HTTP, "listen.http", from+".http")
 		v.fill(&v.Listen.Peer, p.Peer, "listen.peer", from+".peer")
+		v.fill(&v.Advertise.HTTP, p.HTTP, "advertise.http", from+".http")
+		v.fill(&v.Advertise.Peer, p.Peer, "advertise.peer", from+".peer")
 		return
 	}
+	// It joins: others reach it where it listens, unless that is everywhere.
+	if !isWildcard(v.Listen.HTTP) {
+		v.fill(&v.Advertise.HTTP, v.Listen.HTTP, "advertise.http", "listen.http")
+	}
+	if !isWildcard(v.Listen.Peer) {
+		v.fill(&v.Advertise.Peer, v.Listen.Peer, "advertise.peer", "listen.peer")
+	}
+}
+
+// founds reports whether this node is one of those that the cluster is founded with.
+func (v *validator) founds() bool {
+	return slices.ContainsFunc(v.Nodes, func(p Peer) bool { return p.ID == v.Node.ID })
 }
 
 func (v *validator) fill(to *string, from, key, fromKey string) {
@@ -124,8 +138,16 @@ func (v *validator) borrowedDir() {
 }
 
 func (v *validator) listen() {
+	if v.Listen.HTTP == "" && v.Listen.Peer == "" && len(v.Nodes) > 0 && v.Node.ID != 0 &&
+		!v.founds() && !v.known("listen.http") && !v.known("listen.peer") {
+		v.wrong("node.id", v.Node.ID.String(), "not in nodes, want the id of one of them, "+
+			"or listen.http and listen.peer, too, for a node that joins later")
+		return
+	}
 	v.require(v.Listen.HTTP == "", "listen.http", "host:port, such as 127.0.0.1:8700")
 	v.require(v.Listen.Peer == "", "listen.peer", "host:port, such as 127.0.0.1:8701")
+	v.require(v.Advertise.Peer == "" && isWildcard(v.Listen.Peer), "advertise.peer",
+		"the host:port at which other nodes reach this one: nodes does not hold it")
 	v.notAnothers("listen.http", v.Listen.HTTP)
 	v.notAnothers("listen.peer", v.Listen.Peer)
 	if overlap(v.Listen.HTTP, v.Listen.Peer) {
@@ -154,8 +176,12 @@ func (v *validator) notAnothers(key, address string) {
 		if name == "" || p.ID == v.Node.ID || v.Node.ID == 0 {
 			continue
 		}
-		v.wrong(key, address, "the address of node %s (nodes[%d].%s), and this is node %s: "+
-			"leave listen out, and the address is from this node's line", p.ID, i, name, v.Node.ID)
+		advice := "leave listen out, and the address is from this node's line"
+		if !v.founds() {
+			advice = "want one that is this node's own"
+		}
+		v.wrong(key, address, "the address of node %s (nodes[%d].%s), and this is node %s: %s",
+			p.ID, i, name, v.Node.ID, advice)
 		return
 	}
 }
@@ -185,7 +211,8 @@ func isWildcard(address string) bool {
 
 func (v *validator) addressBook() {
 	if len(v.Nodes) == 0 {
-		v.require(true, "nodes", "the address book of the cluster, with this node in it")
+		v.require(true, "nodes",
+			"the address book of the cluster: the nodes that it is founded with")
 		return
 	}
 	ids := map[raftyard.NodeID]string{}
@@ -202,9 +229,6 @@ func (v *validator) addressBook() {
 				unique(v, addresses, a.address, a.key, a.address)
 			}
 		}
-	}
-	if _, ok := ids[v.Node.ID]; !ok && v.Node.ID != 0 {
-		v.wrong("node.id", v.Node.ID.String(), "not in nodes, want the id of one of them")
 	}
 }
 
@@ -263,7 +287,8 @@ func (v *validator) members(seen map[raftyard.NodeID]string, key string, ids []r
 		}
 		at := fmt.Sprintf("%s[%d]", key, i)
 		unique(v, seen, id, at, id.String())
-		known := slices.ContainsFunc(v.Nodes, func(p Peer) bool { return p.ID == id })
+		known := id == v.Node.ID ||
+			slices.ContainsFunc(v.Nodes, func(p Peer) bool { return p.ID == id })
 		if !known && len(v.Nodes) > 0 {
 			v.wrong(at, id.String(), "not in nodes, want the id of one of them")
 		}

@@ -181,7 +181,7 @@ func isLoopback(addr net.Addr) bool {
 // hosts returns the names by which the configuration knows this node.
 func (d *Daemon) hosts() []string {
 	cfg := &d.opts.Config
-	addrs := []string{cfg.Listen.HTTP}
+	addrs := []string{cfg.Listen.HTTP, cfg.Advertise.HTTP}
 	for _, p := range cfg.Nodes {
 		if p.ID == cfg.Node.ID {
 			addrs = append(addrs, p.HTTP)
@@ -203,6 +203,7 @@ func (d *Daemon) nodeConfig() node.Config {
 		Dir:            cfg.Node.DataDir,
 		Cluster:        cfg.Cluster,
 		Listener:       d.opts.Peer,
+		Advertise:      node.Peer{Addr: cfg.Advertise.Peer, HTTP: cfg.Advertise.HTTP},
 		Kinds:          map[string]group.Factory{"kv": d.state.factory},
 		TickInterval:   cfg.Raft.Tick,
 		ElectionTicks:  cfg.Raft.ElectionTicks,

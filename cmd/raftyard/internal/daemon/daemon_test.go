@@ -17,6 +17,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/config"
+	"github.com/raftyard/raftyard/node"
 )
 
 func listen(t *testing.T) net.Listener {
@@ -148,5 +149,83 @@ func TestLogger(t *testing.T) {
 	if got := out.String(); strings.Contains(got, "quiet") ||
 		!strings.Contains(got, `"group":7`) || !strings.Contains(got, `"why":"because"`) {
 		t.Errorf("log = %s", got)
+	}
+}
+
+// TestJoin: a daemon that is not among the founding nodes waits until it is let in, and
+// says so; then it serves.
+func TestJoin(t *testing.T) {
+	first := options(t, t.TempDir())
+	d, err := Start(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeDaemon(t, d)
+	joins := options(t, t.TempDir())
+	joins.Config.Node.ID = 2
+	joins.Config.Nodes = first.Config.Nodes
+	joins.Config.Groups = nil
+	joins.Config.Advertise = config.Advertise{
+		Peer: joins.Peer.Addr().String(), HTTP: joins.HTTP.Addr().String(),
+	}
+	j, err := Start(t.Context(), joins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeDaemon(t, j)
+	ready := func() (bool, string) { return readyz(t, j) }
+	if ok, body := ready(); ok || !strings.Contains(body, "PUT /v1/nodes/2 {") {
+		t.Fatalf("readyz of a node that is not let in: %t, %s", ok, body)
+	}
+	spec := node.NodeSpec{ID: 2, Peer: joins.Config.Advertise.Peer}
+	created, err := d.Node().PutNode(t.Context(), spec)
+	if err != nil || !created {
+		t.Fatalf("PutNode = %t, %v", created, err)
+	}
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, body := ready()
+		if ok {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("the node never became ready: %s", body)
+		}
+	}
+	st, err := d.Node().NodeStatus(t.Context(), 2)
+	if err != nil || st.HTTP != joins.Config.Advertise.HTTP {
+		t.Errorf("the node is registered as %+v, %v", st, err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// readyz returns what a daemon says of whether it is ready.
+func readyz(t *testing.T, d *Daemon) (ok bool, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		"http://"+d.Addr().String()+"/readyz", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode == http.StatusOK, string(b)
+}
+
+func closeDaemon(t *testing.T, d *Daemon) {
+	t.Helper()
+	if err := d.Close(context.Background()); err != nil {
+		t.Errorf("Close = %v", err)
 	}
 }
