@@ -41,6 +41,7 @@ type groupTally struct {
 	last  time.Time
 	gap   time.Duration
 	until time.Time // the end of the gap
+	lap   time.Duration
 }
 
 func newTally() *tally {
@@ -69,10 +70,25 @@ func (y *tally) note(g raftyard.GroupID, a cluster.Answer) {
 		gt = &groupTally{group: g, last: now}
 		y.groups[g] = gt
 	}
-	if gap := now.Sub(gt.last); gap > gt.gap {
+	gap := now.Sub(gt.last)
+	if gap > gt.gap {
 		gt.gap, gt.until = gap, now
 	}
-	gt.last = now
+	gt.lap, gt.last = max(gt.lap, gap), now
+}
+
+// lap returns the longest time without a success for a group that has ended since the
+// last lap of it.
+func (y *tally) lap(g raftyard.GroupID) time.Duration {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	gt := y.groups[g]
+	if gt == nil {
+		return 0
+	}
+	lap := gt.lap
+	gt.lap = 0
+	return lap
 }
 
 // applied returns how many requests have succeeded.
