@@ -22,6 +22,8 @@ const changeLimit = 30 * time.Second
 // random; once it is removed while its snapshot is on its way. Every change must end,
 // and nothing may stay behind on the node.
 func TestComesAndGoes(t *testing.T) {
+	long(t)
+	t.Parallel()
 	seed := chaosSeed(t)
 	t.Logf("again with %s=%d", envChaosSeed, seed)
 	dice := rand.New(rand.NewPCG(seed, 0))
@@ -46,9 +48,6 @@ func TestComesAndGoes(t *testing.T) {
 	l.start(t)
 	l.grant(1, 1)
 	rounds := cluster.Sized(10, 100)
-	if testing.Short() {
-		rounds = 4
-	}
 	var slowest time.Duration
 	var last raftyard.ReplicaID
 	for round := range rounds {

@@ -84,6 +84,7 @@ func isClosed(c <-chan struct{}) bool {
 // replicas of a group be at work on one node or two leaders in one term, and all must be
 // as the last of them has decided.
 func TestManyCallers(t *testing.T) {
+	long(t)
 	seed := chaosSeed(t)
 	t.Logf("again with %s=%d", envChaosSeed, seed)
 	c := cluster.New(t, cluster.Config{Nodes: 4})
@@ -97,10 +98,7 @@ func TestManyCallers(t *testing.T) {
 	l.grant(1, 1)
 	l.awaitApplied(t, 20)
 
-	span := cluster.Sized(15*time.Second, 2*time.Minute)
-	if testing.Short() {
-		span = 4 * time.Second
-	}
+	span := cluster.Sized(10*time.Second, 2*time.Minute)
 	x := &callers{
 		nodes: c.Nodes(), comes: comes, moves: moves, tally: newTally(),
 		calls: make(map[string]int), slow: make(map[string]time.Duration),

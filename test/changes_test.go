@@ -51,7 +51,8 @@ func TestRandomChanges(t *testing.T) {
 	t.Logf("%d changes; again with %s=%d", many, envChaosSeed, seed)
 	x := &changes{
 		c: cluster.New(t, cluster.Config{Nodes: 5}), group: 1,
-		dice: rand.New(rand.NewPCG(seed, 0)), now: client.Members{Voters: []raftyard.NodeID{1, 2, 3}},
+		dice:  rand.New(rand.NewPCG(seed, 0)),
+		now:   client.Members{Voters: []raftyard.NodeID{1, 2, 3}},
 		ended: make(map[string]int),
 	}
 	x.c.Start()
@@ -226,8 +227,8 @@ func isMembership(
 	slices.Sort(have.Learners)
 	wanted := client.Members{Voters: got.Voters, Learners: got.Learners}
 	return cmp.Or(
-		want(sameMembers(wanted, m), "node %d: wanted are %v, it ought to be %v", n.ID(), wanted, m),
-		want(sameMembers(have, m), "node %d: there are %v, it ought to be %v", n.ID(), have, m),
+		want(sameMembers(wanted, m), "node %d: wanted are %v, not %v", n.ID(), wanted, m),
+		want(sameMembers(have, m), "node %d: there are %v, not %v", n.ID(), have, m),
 		hasReplica(t, n, g, slices.Concat(m.Voters, m.Learners)),
 	)
 }

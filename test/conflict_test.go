@@ -156,6 +156,7 @@ func (r *rivalry) count(counts map[string]int) {
 // done, and then it is so on every node, or refused because of the other; nobody may be
 // told that something is done which was dropped for the sake of another.
 func TestChangesAtOnce(t *testing.T) {
+	t.Parallel()
 	c := cluster.New(t, cluster.Config{Nodes: 5})
 	c.Start()
 	const g = 1

@@ -19,6 +19,7 @@ import (
 // parts of the cluster must never each have a majority.
 func TestDroppedChange(t *testing.T) {
 	long(t)
+	t.Parallel()
 	c := cluster.New(t, cluster.Config{Nodes: 5, Links: true})
 	c.Start()
 	const g = 1

@@ -97,6 +97,7 @@ func (w *leaderWatch) check(t *testing.T) int {
 // different members, and again after all nodes were killed. There must be one group, as
 // one of them wanted it; the others must be refused.
 func TestFoundedOnce(t *testing.T) {
+	t.Parallel()
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
 	specs := []client.Spec{kvGroup(1, 2, 3), kvGroup(2), kvGroup(1, 2, 3), kvGroup(3, 1)}
@@ -171,6 +172,7 @@ func equalSpecs(a, b client.Spec) bool { return slices.Equal(a.Voters, b.Voters)
 
 // TestNonsenseGroups asks for groups that cannot be.
 func TestNonsenseGroups(t *testing.T) {
+	t.Parallel()
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
 	nowhere := kvGroup()

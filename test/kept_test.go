@@ -17,11 +17,13 @@ import (
 // ones, also if one of them had come by a snapshot, and majorities must be theirs.
 func TestMembersSurvive(t *testing.T) {
 	long(t)
+	t.Parallel()
 	for _, tt := range []struct {
 		name     string
 		snapshot bool
 	}{{"by the log", false}, {"by a snapshot", true}} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			c := cluster.New(t, cluster.Config{Nodes: 4})
 			c.Start()
 			const g = 1

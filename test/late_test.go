@@ -16,14 +16,14 @@ import (
 // and goes on asking the node for its vote. The node must not make a replica of those
 // messages, not even if it was killed in the middle of the removal, or since.
 func TestLateMessages(t *testing.T) {
+	long(t)
+	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		killed bool // in the middle of the removal
 	}{{"removed", false}, {"killed while it is removed", true}} {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.killed {
-				long(t)
-			}
+			t.Parallel()
 			c := cluster.New(t, cluster.Config{Nodes: 4, Links: true})
 			c.Start()
 			const g = 1

@@ -14,6 +14,7 @@ import (
 // TestMemberThatNeverStarts gives a group of one member another one, whose node never
 // runs. The group must go on, and it must be possible to take that back.
 func TestMemberThatNeverStarts(t *testing.T) {
+	t.Parallel()
 	c := cluster.New(t, cluster.Config{Nodes: 4})
 	for _, n := range c.Nodes()[:3] {
 		n.Start()
