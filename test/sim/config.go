@@ -42,6 +42,9 @@ type Config struct {
 	// at a time, each asking Ops times.
 	Nodes, Groups, Clients, Ops int
 
+	// Guests is how many nodes more there are to join the cluster.
+	Guests int
+
 	// Chaos is how long the first phase lasts in virtual time, if clients are not done
 	// before. It lasts longer if hardly anything was done by then.
 	Chaos time.Duration
@@ -95,6 +98,7 @@ type Config struct {
 // setup is what the seed has decided about a cluster.
 type setup struct {
 	nodes, groups, clients, ops int
+	guests                      int
 	chaos                       time.Duration
 
 	tick      time.Duration
@@ -148,6 +152,10 @@ func newSetup(c *Config, d *rand.Rand) setup {
 		}
 	}
 	lacks, lacking := d.IntN(3) == 0, d.Uint64()
+	s.guests = c.Guests
+	if c.LifeCycle {
+		s.guests = cmp.Or(s.guests, d.IntN(3))
+	}
 	s.nodes = cmp.Or(c.Nodes, s.nodes)
 	s.groups = cmp.Or(c.Groups, s.groups)
 	s.clients = cmp.Or(c.Clients, s.clients)

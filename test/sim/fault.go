@@ -44,11 +44,15 @@ const (
 	Create    FaultKind = "create"   // Group, which comes and goes, is created
 	Delete    FaultKind = "delete"   // Group, which comes and goes, is deleted
 	Recreate  FaultKind = "recreate" // Group, or one of its own, is deleted, and created again
+	Join      FaultKind = "join"     // Node, which is in no cluster, joins it, within For
+	Move      FaultKind = "move"     // Node, or all if N, come back after For at another address
+	Drain     FaultKind = "drain"    // Node leads nothing any more
+	Undrain   FaultKind = "undrain"  // Node may lead again
 	Contest   FaultKind = "contest"  // some create and delete one group at the same time, M times
 )
 
 // A Fault is something that is done at a time. Which fields mean something depends
-// on the kind.
+// on the kind. In a set of nodes, N or M, node i is bit i-1.
 type Fault struct {
 	At    time.Duration
 	Kind  FaultKind
@@ -57,17 +61,6 @@ type Fault struct {
 	Group raftyard.GroupID
 	For   time.Duration
 	N, M  uint64
-}
-
-// Set returns the nodes of a fault's set N or M: node i is in it if bit i-1 is set.
-func nodeSet(bits uint64) []raftyard.NodeID {
-	var ids []raftyard.NodeID
-	for i := range 64 {
-		if bits>>i&1 != 0 {
-			ids = append(ids, raftyard.NodeID(i+1))
-		}
-	}
-	return ids
 }
 
 // String returns the fault in the form that [ParseSchedule] reads.

@@ -112,7 +112,10 @@ const (
 	surprise FaultKind = "surprise"
 )
 
-func (m *maker) node() raftyard.NodeID { return raftyard.NodeID(1 + m.d.IntN(m.s.nodes)) }
+func (m *maker) node() raftyard.NodeID {
+	return raftyard.NodeID(1 + m.d.IntN(m.s.nodes+m.s.guests))
+}
+
 func (m *maker) group() raftyard.GroupID {
 	return raftyard.GroupID(1 + m.d.IntN(m.s.groups))
 }
@@ -128,7 +131,7 @@ func (m *maker) between(least, most time.Duration) time.Duration {
 		Round(time.Microsecond)
 }
 
-func (m *maker) set() uint64 { return m.d.Uint64() & (1<<m.s.nodes - 1) }
+func (m *maker) set() uint64 { return m.d.Uint64() & (1<<(m.s.nodes+m.s.guests) - 1) }
 
 func (m *maker) add(kind FaultKind) {
 	f := Fault{At: m.at(), Kind: kind, Node: m.node()}

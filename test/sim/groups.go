@@ -76,14 +76,15 @@ func (w *World) plan() {
 
 // someMembers returns three voters, or what the set bits says if it fits.
 func (w *World) someMembers(bits, learners uint64) (m node.Members) {
-	n := len(w.hosts)
+	in := w.members()
+	n := len(in)
 	first := int(bits % uint64(n))
 	for i := range min(3, n) {
-		m.Voters = append(m.Voters, raftyard.NodeID((first+i)%n+1))
+		m.Voters = append(m.Voters, in[(first+i)%n].id)
 	}
-	for _, id := range nodeSet(learners) {
-		if int(id) <= n && !slices.Contains(m.Voters, id) {
-			m.Learners = append(m.Learners, id)
+	for _, h := range in {
+		if learners&bit(h.id) != 0 && !slices.Contains(m.Voters, h.id) {
+			m.Learners = append(m.Learners, h.id)
 		}
 	}
 	slices.Sort(m.Voters)
@@ -193,7 +194,11 @@ func (w *World) epoch(g *groupInfo) (epoch uint64) {
 // settle has every group get the members that it was last asked to have, after the
 // last fault.
 func (w *World) settle() (done func() bool) {
-	left := 0
+	left := 1
+	w.clients.Go("settle nodes", func() {
+		defer func() { left-- }()
+		w.settleNodes()
+	})
 	for _, g := range w.groups {
 		left++
 		w.clients.Go(fmt.Sprintf("settle group %d", g.id), func() {

@@ -34,6 +34,8 @@ const (
 
 // A host is a simulated machine: a disk, and a node that runs on it now and then.
 type host struct {
+	standing
+
 	w    *World
 	id   raftyard.NodeID
 	disk *simdisk.Disk
@@ -192,8 +194,11 @@ func (h *host) config() node.Config {
 		SnapshotReceives: 1 + s.appliers%2, Limits: s.limits, CacheBytes: 1 << 16,
 		Logger: slog.New(logs{w: h.w, node: h.id}),
 	}
+	c.Advertise.Addr = h.address()
 	for _, o := range h.w.hosts {
-		c.Peers = append(c.Peers, node.Peer{ID: o.id, Addr: fmt.Sprintf("sim:%d", o.id)})
+		if !o.guest {
+			c.Peers = append(c.Peers, node.Peer{ID: o.id, Addr: o.address()})
+		}
 	}
 	return c
 }

@@ -80,7 +80,7 @@ func (h *host) startFrom(image *simdisk.Disk, d time.Duration) {
 // noted reports whether all the others have noted the node's last start.
 func (w *World) noted(h *host) bool {
 	return !slices.ContainsFunc(w.hosts, func(o *host) bool {
-		return o != h && o.seen.Starts.Noted(h.id) < h.starts
+		return o != h && o.in && o.seen.Starts.Noted(h.id) < h.starts
 	})
 }
 

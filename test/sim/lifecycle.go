@@ -25,6 +25,9 @@ func generateLife(s *setup, d *rand.Rand) Schedule {
 	for _, at := range times {
 		what[d.IntN(len(what))](at)
 	}
+	for i := range s.guests {
+		m.join(raftyard.NodeID(s.nodes + i + 1))
+	}
 	kinds := m.disturbances()
 	for range d.IntN(10) {
 		m.add(kinds[d.IntN(len(kinds))])
@@ -55,7 +58,7 @@ func (m *lifeMaker) operations() []func(time.Duration) {
 	all := []func(time.Duration){
 		m.step, m.step, m.step, m.swap, m.hasty, m.renew, m.renew, m.contest, m.handOver,
 		m.comeBack, m.comeBack, m.crashOnRemoval, m.crashOnRemoval, m.forget, m.cutLeader,
-		m.cutRegistry, m.snapshot,
+		m.cutRegistry, m.snapshot, m.drain, m.move,
 	}
 	m.d.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all[:3+m.d.IntN(len(all)-3)]
@@ -305,6 +308,36 @@ func (m *lifeMaker) cutRegistry(at time.Duration) {
 	default:
 		m.renew(at)
 	}
+}
+
+// join has a node join, and be asked to hold replicas soon after.
+func (m *lifeMaker) join(node raftyard.NodeID) {
+	at := m.at() / 2
+	m.out = append(m.out, Fault{
+		At: at, Kind: Join, Node: node, N: m.d.Uint64N(2), For: m.between(0, time.Second),
+	})
+	g := m.any()
+	sets := m.now(g).remove(node)
+	sets.voters |= bit(node)
+	m.ask(m.later(at), g, sets)
+}
+
+// drain has a node lead nothing, mostly for a while.
+func (m *lifeMaker) drain(at time.Duration) {
+	f := Fault{At: at, Kind: Drain, Node: m.node()}
+	m.out = append(m.out, f)
+	if m.d.IntN(4) > 0 {
+		f.At, f.Kind = m.later(at), Undrain
+		m.out = append(m.out, f)
+	}
+}
+
+// move has all nodes move at the same time. One of them alone could tell nobody where it
+// is if the others have no majority without it.
+func (m *lifeMaker) move(at time.Duration) {
+	m.out = append(m.out, Fault{
+		At: at, Kind: Move, Node: m.node(), N: 1, For: m.between(time.Millisecond, time.Second),
+	})
 }
 
 func (m *lifeMaker) snapshot(at time.Duration) {

@@ -59,10 +59,11 @@ func (w *World) dispensable(id raftyard.NodeID) bool {
 	begins := func(g *groupInfo) bool {
 		return g.moving() || !g.gone && g.seed == id && w.unfounded(g)
 	}
-	if len(w.hosts) < 3 || slices.ContainsFunc(w.groups, begins) {
+	in := w.members()
+	if !w.host(id).in || w.joining > 0 || len(in) < 3 || slices.ContainsFunc(w.groups, begins) {
 		return false
 	}
-	for _, h := range w.hosts {
+	for _, h := range in {
 		if h.lost || h.unready() {
 			return false
 		}

@@ -40,6 +40,7 @@ var faultActions = map[FaultKind]func(w *World, f *Fault){
 
 	Transfer: transferLeader, Members: changeMembers, Replace: changeMembers,
 	Snapshot: takeSnapshot, Create: renew, Delete: renew, Recreate: renew, Contest: contest,
+	Join: join, Move: move, Drain: drain, Undrain: drain,
 }
 
 // unleash sets when each fault comes.
@@ -335,14 +336,13 @@ func changeMembers(w *World, f *Fault) {
 
 // membersOf returns the members that a fault asks for.
 func (w *World) membersOf(f *Fault) (m node.Members) {
-	for _, id := range nodeSet(f.N) {
-		if int(id) <= len(w.hosts) && !w.host(id).lost {
-			m.Voters = append(m.Voters, id)
-		}
-	}
-	for _, id := range nodeSet(f.M &^ f.N) {
-		if int(id) <= len(w.hosts) && !w.host(id).lost {
-			m.Learners = append(m.Learners, id)
+	for _, h := range w.members() {
+		switch {
+		case h.lost:
+		case f.N&bit(h.id) != 0:
+			m.Voters = append(m.Voters, h.id)
+		case f.M&bit(h.id) != 0:
+			m.Learners = append(m.Learners, h.id)
 		}
 	}
 	if len(m.Voters) == 0 {

@@ -110,7 +110,7 @@ func (w *World) conclude(g *groupInfo) {
 // reconsider concludes about a contested group once more after the last fault: what
 // somebody had asked before, and nobody waited for any more, may have come to pass.
 func (w *World) reconsider(g *groupInfo) {
-	w.clients.Sleep(context.Background(), 2*time.Second)
+	w.clients.Sleep(context.Background(), afterthought)
 	g.dying = true
 	w.conclude(g)
 }

@@ -63,7 +63,7 @@ func (w *World) run(s Schedule) {
 		work = useRegisters
 	}
 	w.plan()
-	for _, h := range w.hosts {
+	for _, h := range w.members() {
 		h.wanted = true
 		h.start()
 	}
@@ -106,7 +106,7 @@ func (w *World) recover(done func() bool) bool {
 	w.check.Healed()
 	well := false
 	w.every(10*w.setup.tick, func() bool {
-		well = len(w.check.Unsettled()) == 0 && w.untidy() == ""
+		well = len(w.check.Unsettled()) == 0 && w.untidy() == "" && len(w.unready()) == 0
 		return well || late()
 	})
 	if !w.turns.Until(func() bool { return well || late() }) {
@@ -115,8 +115,11 @@ func (w *World) recover(done func() bool) bool {
 	if !well {
 		w.check.Overdue()
 		w.judge()
-		if w.failure == nil {
-			w.fail("rule 21 (state leads)", errors.New(w.untidy()))
+		if ids := w.unready(); len(ids) > 0 {
+			w.fail("rule 15 (progress)", fmt.Errorf("nodes %v are not ready", ids))
+		}
+		if text := w.untidy(); text != "" {
+			w.fail("rule 21 (state leads)", errors.New(text))
 		}
 	}
 	return w.failure == nil

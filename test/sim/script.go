@@ -53,7 +53,7 @@ func Start(t testing.TB, cfg Config) *Script {
 		}
 	})
 	w.plan()
-	for _, h := range w.hosts {
+	for _, h := range w.members() {
 		h.wanted = true
 		h.start()
 	}

@@ -39,8 +39,9 @@ type World struct {
 	verdict *linear.Verdict
 	request uint64
 	working bool // clients may begin something
+	joining int  // so many hosts are about to belong to the cluster
 	counts  Counts
-	reached map[raftyard.GroupID]reached
+	reached map[raftyard.Incarnation]reached
 
 	active  []*Fault // that have begun and not ended
 	failure *BrokenError
@@ -65,6 +66,8 @@ type Counts struct {
 	Reverts   int // nodes that ran an older copy of their disk
 	Clocks    int // clocks that were set
 	Recreate  int // groups that were deleted and created again
+	Joins     int // nodes that have joined
+	Moves     int // nodes that have come back at another address
 	Lacking   int // starts of nodes that do not know the kinds
 	Stateless int // terms in which a replica without a state machine has led
 	Checked   check.Tally
@@ -79,22 +82,20 @@ func (c *Counts) add(o Counts) {
 	c.Failed, c.Wipes, c.Rots = c.Failed+o.Failed, c.Wipes+o.Wipes, c.Rots+o.Rots
 	c.Lacking, c.Stateless = c.Lacking+o.Lacking, c.Stateless+o.Stateless
 	c.Reverts, c.Clocks, c.Recreate = c.Reverts+o.Reverts, c.Clocks+o.Clocks, c.Recreate+o.Recreate
+	c.Joins, c.Moves = c.Joins+o.Joins, c.Moves+o.Moves
 	c.Checked.Add(o.Checked)
 }
 
-// reached is how far a group has come.
-type reached struct {
-	incarnation raftyard.Incarnation
-	term, epoch uint64
-}
+// reached is how far an incarnation of a group has come.
+type reached struct{ term, epoch uint64 }
 
 // count counts what can be seen of a node.
 func (w *World) count(h *host) {
 	for i := range h.seen.Replicas {
 		r := &h.seen.Replicas[i]
-		at := w.reached[r.Group]
-		if at.incarnation != r.Incarnation {
-			at = reached{incarnation: r.Incarnation, epoch: 1}
+		at, known := w.reached[r.Incarnation]
+		if !known {
+			at.epoch = 1
 		}
 		if r.Role == group.Leader && r.Term > at.term {
 			at.term = r.Term
@@ -107,7 +108,7 @@ func (w *World) count(h *host) {
 			w.counts.Members += int(epoch - at.epoch)
 			at.epoch = epoch
 		}
-		w.reached[r.Group] = at
+		w.reached[r.Incarnation] = at
 	}
 }
 
@@ -147,7 +148,7 @@ func newWorld(cfg Config) (*World, error) {
 		cfg: cfg, setup: newSetup(&cfg, newDice(cfg.Seed, streamSetup)),
 		trace: trace.New(cfg.Lines, cfg.Live),
 		luck:  newDice(cfg.Seed, streamDisks), kinds: cfg.Kinds, restore: restore,
-		reached: make(map[raftyard.GroupID]reached),
+		reached: make(map[raftyard.Incarnation]reached),
 	}
 	w.turns = turns.New(turns.Config{
 		Dice: newDice(cfg.Seed, streamTurns), Policy: w.setup.policy, AfterTurn: w.afterTurn,
@@ -169,8 +170,11 @@ func newWorld(cfg Config) (*World, error) {
 			w.kinds[name] = watch(w.check, kind)
 		}
 	}
-	for i := range w.setup.nodes {
-		w.hosts = append(w.hosts, w.newHost(raftyard.NodeID(i+1)))
+	for i := range w.setup.nodes + w.setup.guests {
+		h := w.newHost(raftyard.NodeID(i + 1))
+		h.guest = i >= w.setup.nodes
+		h.in = !h.guest
+		w.hosts = append(w.hosts, h)
 	}
 	return w, nil
 }

@@ -1,8 +1,6 @@
 package check
 
 import (
-	"slices"
-
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 )
@@ -41,6 +39,7 @@ func (c *Checker) Unsettled() []Violation {
 		}
 	}
 	u.purged(c)
+	u.drained(c)
 	for _, id := range sortedKeys(c.requests) {
 		u.add(Resolved, "request %d has no answer: %s", id, c.requests[id])
 	}
@@ -166,51 +165,4 @@ func (u *unsettled) caughtUp(g *groupState, m group.Member, leader *replicaState
 		u.add(AckedSurvives, "%v has applied commands up to %d, one at %d was acknowledged",
 			s, s.machine.index, g.acked)
 	}
-}
-
-// placed: the members are where they are wanted, and nothing else of the group is.
-// While a node of the wish is down its member cannot come, and only what does not
-// need it is asked for.
-//
-// Rule 16, [Tidy]: no group is joint, no learner is left over, and no replica that
-// was removed.
-func (u *unsettled) placed(c *Checker, g *groupState, w Wish) {
-	if len(g.changes) == 0 {
-		return
-	}
-	d := g.changes[len(g.changes)-1].members
-	if d.IsJoint() {
-		u.add(Tidy, "group %d is joint: %s", g.key.id, describe(d))
-	}
-	nodes := slices.Concat(w.Voters, w.Learners)
-	for _, s := range g.order {
-		if s.shown && s.home.node.up && !slices.Contains(nodes, s.home.node.id) && !s.lost {
-			u.add(Tidy, "%v is not wanted there", s)
-		}
-	}
-	for _, id := range nodes {
-		if n := c.nodes[id]; n == nil || !n.up {
-			return
-		}
-	}
-	voters, learners := membersOn(d, group.Voter), membersOn(d, group.Learner)
-	if !slices.Equal(voters, sorted(w.Voters)) || !slices.Equal(learners, sorted(w.Learners)) {
-		u.add(Tidy, "group %d has %s, wanted are voters %v and learners %v",
-			g.key.id, describe(d), w.Voters, w.Learners)
-	}
-}
-
-// membersOn returns the nodes of the members with a role.
-func membersOn(d group.Descriptor, role group.Role) []raftyard.NodeID {
-	var nodes []raftyard.NodeID
-	for _, m := range d.Members {
-		if m.Role == role {
-			nodes = append(nodes, m.Node)
-		}
-	}
-	return sorted(nodes)
-}
-
-func sorted(nodes []raftyard.NodeID) []raftyard.NodeID {
-	return slices.Sorted(slices.Values(nodes))
 }

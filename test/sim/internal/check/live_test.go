@@ -57,6 +57,13 @@ func TestUnsettled(t *testing.T) {
 			b.nodes[3].Stored[0].Tombstone = &storage.Tombstone{NextReplica: 4, Epoch: 2}
 			b.step(3)
 		}},
+		{"a node without a member, where each shall have one", Tidy, func(b *bench) {
+			b.c.Wanted(benchGroup, Wish{
+				Incarnation: incarnation(), Nodes: []raftyard.NodeID{1, 2, 3, 4},
+			})
+			b.c.Opened(4, &Examined{Node: 4})
+		}},
+		{"a drained node that leads", Tidy, func(b *bench) { b.c.Drained(1, true) }},
 		{"a replica of a deleted group", Tidy, func(b *bench) {
 			b.c.Wanted(benchGroup, Wish{Incarnation: incarnation(), Deleted: true})
 		}},
@@ -152,6 +159,21 @@ func TestUnsettledSpares(t *testing.T) {
 			b.c.Excuse(b.identity(3))
 			b.r(3).Serving, b.r(3).Fault = false, errors.New("broken")
 			b.step(3)
+		},
+		"each node's member": func(b *bench) {
+			b.c.Wanted(benchGroup, Wish{
+				Incarnation: incarnation(), Nodes: []raftyard.NodeID{1, 2, 3},
+			})
+		},
+		"a drained node that leads, for want of another": func(b *bench) {
+			for n := range raftyard.NodeID(3) {
+				b.c.Drained(n+1, true)
+			}
+		},
+		"a drained node whose voters are down": func(b *bench) {
+			b.c.Drained(1, true)
+			b.c.Drained(2, true)
+			b.c.Crashed(3, LostNothing)
 		},
 		"the wish for a node that is down": func(b *bench) {
 			b.wish(1, 2, 3, 4)

@@ -81,6 +81,10 @@ type Wish struct {
 	Voters      []raftyard.NodeID
 	Learners    []raftyard.NodeID
 	Deleted     bool
+
+	// Nodes, if there are any, take the place of Voters and Learners: each shall have a
+	// member in whichever role.
+	Nodes []raftyard.NodeID
 }
 
 // A Violation is a rule that does not hold.

@@ -126,14 +126,15 @@ func (s *replicaState) String() string {
 
 // nodeState is all that is remembered of a node.
 type nodeState struct {
-	id     raftyard.NodeID
-	up     bool
-	disk   int  // how often it was wiped
-	loss   Loss // of the last crash
-	lacks  bool // it has no state machines now
-	had    bool // it had some, now or in an earlier start
-	shown  []*replicaState
-	stored []tomb
+	id      raftyard.NodeID
+	up      bool
+	drained bool // it shall lead nothing
+	disk    int  // how often it was wiped
+	loss    Loss // of the last crash
+	lacks   bool // it has no state machines now
+	had     bool // it had some, now or in an earlier start
+	shown   []*replicaState
+	stored  []tomb
 
 	// early is what it sent before it could be looked at.
 	early []transport.Envelope

@@ -11,6 +11,8 @@ import (
 
 var (
 	errRefused  = errors.New("nobody listens there")
+	errNowhere  = errors.New("its address is not known")
+	errAnother  = errors.New("another node listens there")
 	errNoAnswer = errors.New("no answer")
 	errBroken   = errors.New("connection broken")
 	errReset    = errors.New("connection reset by the peer")
@@ -39,6 +41,7 @@ type conn struct {
 	state connState
 	life  uint64 // of the present connection; what belongs to another is lost
 
+	addr     string    // at which it was dialled last
 	remote   *Endpoint // while up
 	since    time.Time
 	lastErr  error
@@ -83,14 +86,23 @@ func (c *conn) dial() {
 	})
 }
 
-// shake is the handshake.
+// shake is the handshake, with whoever listens at the address that the peer is said to
+// have.
 func (c *conn) shake() {
-	remote := c.from.net.ends[c.to]
-	switch {
-	case c.fault().Cut:
+	if c.fault().Cut {
 		c.fail(errNoAnswer)
+		return
+	}
+	addr, known := c.from.cfg.Resolve(c.to)
+	c.addr = addr
+	remote := c.from.net.at(addr)
+	switch {
+	case !known:
+		c.fail(errNowhere)
 	case remote == nil:
 		c.fail(errRefused)
+	case remote.id.Node != c.to:
+		c.fail(errAnother)
 	default:
 		if err := introduce(c.from, remote); err != nil {
 			c.fail(err)

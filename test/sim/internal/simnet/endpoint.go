@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -41,7 +42,21 @@ type delivery struct {
 	batch []transport.Envelope
 }
 
-// Listen connects a start of a node to the network.
+// Address is where a node listens if it has said nothing else.
+func Address(node raftyard.NodeID) string { return fmt.Sprintf("sim:%d", node) }
+
+// at returns who listens at an address, or nil.
+func (n *Network) at(addr string) *Endpoint {
+	for _, id := range n.nodeIDs() {
+		if e := n.ends[id]; e.cfg.Listen == addr {
+			return e
+		}
+	}
+	return nil
+}
+
+// Listen connects a start of a node to the network, at the address that it is
+// configured with. Those who look for a node look where their Resolve says that it is.
 func (n *Network) Listen(st *turns.Station, cfg transport.Config) *Endpoint {
 	e := &Endpoint{
 		net: n, st: st, id: cfg.Identity, handler: cfg.Handler, cfg: cfg,
@@ -52,6 +67,10 @@ func (n *Network) Listen(st *turns.Station, cfg transport.Config) *Endpoint {
 	}
 	if e.cfg.MaxSnapshotsOut == 0 {
 		e.cfg.MaxSnapshotsOut = 4
+	}
+	e.cfg.Listen = cmp.Or(cfg.Listen, Address(e.id.Node))
+	if cfg.Resolve == nil {
+		e.cfg.Resolve = func(id raftyard.NodeID) (string, bool) { return Address(id), true }
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	n.ends[e.id.Node] = e
@@ -219,7 +238,7 @@ func (e *Endpoint) Peers() []transport.PeerStatus {
 	out := make([]transport.PeerStatus, 0, len(e.conns))
 	for _, c := range e.conns {
 		out = append(out, transport.PeerStatus{
-			Node: c.to, Addr: fmt.Sprintf("sim:%d", c.to), Identity: e.seen[c.to],
+			Node: c.to, Addr: c.addr, Identity: e.seen[c.to],
 			Up: c.state == up && !e.closed, Since: c.since, LastError: c.lastErr,
 			Connects: c.connects,
 		})

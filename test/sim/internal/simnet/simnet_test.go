@@ -477,3 +477,31 @@ func TestCloseWaitsForHandlers(t *testing.T) {
 		t.Error("the handler was not waited for")
 	}
 }
+
+// TestMoved: a node that listens elsewhere is found only by those who know where.
+func TestMoved(t *testing.T) {
+	r := newRig(t)
+	where := "elsewhere"
+	r.crash()
+	st := r.s.NewStation("2", time.Unix(0, 0), 1)
+	r.end[2] = r.n.Listen(st, transport.Config{
+		Identity: transport.Identity{Node: 2, Store: uuid.UUID{2}, Boot: 2},
+		Handler:  &listener{st: st}, Listen: where,
+	})
+	r.s.At(int64(r.s.Time()+10*time.Second), func() {})
+	limit := r.s.Time() + 10*time.Second
+	r.until(func() bool { return r.s.Time() >= limit })
+	if r.up(1, 2) {
+		t.Error("it is found where it was")
+	}
+	r.end[1].cfg.Resolve = func(raftyard.NodeID) (string, bool) { return where, true }
+	r.until(func() bool { return r.up(1, 2) })
+	r.end[1].cfg.Resolve = func(raftyard.NodeID) (string, bool) { return Address(1), true }
+	r.end[1].known(2).fail(errBroken)
+	limit = r.s.Time() + 10*time.Second
+	r.s.At(int64(limit), func() {})
+	r.until(func() bool { return r.s.Time() >= limit })
+	if r.up(1, 2) {
+		t.Error("another node is taken for it")
+	}
+}
