@@ -110,3 +110,22 @@ func TestFollowerThatNeedsASnapshot(t *testing.T) {
 	s.Until("it has caught up", func() bool { return s.Applied(behind, 1) >= want })
 	s.Until("a snapshot has arrived", func() bool { return s.w.net.Counts().Snapshots > 0 })
 }
+
+// TestJoins has a node join, which is started before anybody knows of it, and gives it
+// a replica.
+func TestJoins(t *testing.T) {
+	s := Start(t, Config{Seed: 20, Nodes: 3, Groups: 1, Guests: 1})
+	const guest = 4
+	s.Until("group 1 has a leader", func() bool { return s.Leader(1) != 0 })
+	s.Inject(Fault{Kind: Join, Node: guest, For: time.Second})
+	s.Until("the node is ready", func() bool { return !s.w.host(guest).unready() })
+	with := node.Members{Voters: []raftyard.NodeID{1, 2, 3}, Learners: []raftyard.NodeID{guest}}
+	if err := setMembers(s, guest, with, true); err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.Propose(guest, 1, aPut())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Until("it has all", func() bool { return s.Applied(guest, 1) >= res.Index })
+}
