@@ -10,6 +10,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/transport"
 )
 
@@ -72,10 +73,13 @@ func (n *Node) addressed(r *replica, env *transport.Envelope) bool {
 // does not know.
 func (n *Node) fromRemoved(r *replica, env *transport.Envelope) bool {
 	v := r.view.Load()
+	_, member := v.State.Descriptor.Member(env.From.Replica)
+	if mutant.On(mutant.EpochIgnored) {
+		return v.initialized() && !member
+	}
 	if !v.initialized() || env.Epoch >= v.State.Descriptor.Epoch {
 		return false
 	}
-	_, member := v.State.Descriptor.Member(env.From.Replica)
 	return !member && env.From.Replica < v.State.Descriptor.NextReplica
 }
 

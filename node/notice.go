@@ -8,6 +8,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/storage"
 	"github.com/raftyard/raftyard/transport"
 )
@@ -140,8 +141,10 @@ func (n *Node) notice(env *transport.Envelope) {
 		return
 	case transport.NoticeRemoved, transport.NoticeBehind:
 	}
-	switch {
-	case told.Epoch <= r.view.Load().State.Descriptor.Epoch:
+	switch old := told.Epoch <= r.view.Load().State.Descriptor.Epoch; {
+	case mutant.On(mutant.EpochIgnored) && told.Kind == transport.NoticeRemoved:
+		n.lifecycle.destroy(r, r.bygone(told.Epoch, r.id+1))
+	case old:
 	case told.Kind == transport.NoticeBehind:
 		n.deliver(inbound{r: r, told: &vouched{
 			from: env.From.Replica, index: told.Index, term: told.Term,

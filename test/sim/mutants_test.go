@@ -11,8 +11,8 @@ import (
 )
 
 // TestMutants plants one bug after the other and demands that each is found, within
-// as many seeds as the flag says. The seeds are those of TestSeeds: they find nothing
-// in the code as it is, so what they find here is the bug.
+// as many seeds as the flag says. The seeds are those of TestSeeds and TestLifeCycle, in
+// turn: they find nothing in the code as it is, so what they find here is the bug.
 func TestMutants(t *testing.T) {
 	var table strings.Builder
 	for b := mutant.None + 1; b < mutant.NumBugs; b++ {
@@ -24,7 +24,11 @@ func TestMutants(t *testing.T) {
 				t.Fatalf("it is not found within %d seeds", seeds)
 			}
 			r.draw(t)
-			fmt.Fprintf(&table, "%-18s %5d  %s\n", b, seeds, r.Failure.Rule)
+			of := ""
+			if r.LifeCycle {
+				of = "of a life cycle"
+			}
+			fmt.Fprintf(&table, "%-20s %5d %-15s  %s\n", b, seeds, of, r.Failure.Rule)
 		})
 	}
 	t.Logf("the seeds that it took to find each planted bug:\n%s", table.String())
@@ -34,12 +38,14 @@ func TestMutants(t *testing.T) {
 func hunt(t *testing.T) (*Result, int) {
 	t.Helper()
 	for i := range seedCount() {
-		r, err := Run(Config{Seed: *fromFlag + uint64(i)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.Failure != nil {
-			return r, i + 1
+		for _, life := range []bool{false, true} {
+			r, err := Run(Config{Seed: *fromFlag + uint64(i), LifeCycle: life})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Failure != nil {
+				return r, i + 1
+			}
 		}
 	}
 	return nil, seedCount()
