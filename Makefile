@@ -7,6 +7,7 @@ FUZZTIME ?= 30s
 COUNT    ?= 10
 ROUNDS   ?= 500
 SEEDS    ?= 100000
+LIVES    ?= 10000
 CHAOS    ?= 30m
 VULN     ?= golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
@@ -48,10 +49,11 @@ mutants: ## Plant bugs, one after the other, and see that the tests find each.
 	  -run 'TestTornUpdate|TestClampTail|TestSkippedSync' ./storage ./internal/simdisk
 
 .PHONY: soak
-soak: ## Hours of it: ROUNDS kills in each crash loop, SEEDS simulations, CHAOS of chaos.
+soak: ## Hours of it: ROUNDS kills in each crash loop, SEEDS and LIVES simulations, CHAOS of chaos.
 	@status=0; \
 	RAFTYARD_CRASH_ROUNDS=$(ROUNDS) $(GO) test -v -count=1 -timeout 0 ./test/crash || status=1; \
 	$(GO) test -v -count=1 -timeout 0 -run TestSeeds ./test/sim -seeds $(SEEDS) || status=1; \
+	$(GO) test -v -count=1 -timeout 0 -run TestLifeCycle ./test/sim -seeds $(LIVES) || status=1; \
 	RAFTYARD_CHAOS_DURATION=$(CHAOS) \
 	  $(GO) test -v -count=1 -timeout 0 -run TestChaos ./test || status=1; \
 	exit $$status

@@ -105,8 +105,7 @@ func (n *Node) proposeAt(
 func (n *Node) serving(g raftyard.GroupID) (*replica, error) {
 	r := n.replica(g)
 	switch {
-	case g != raftyard.SystemGroup && !n.lifecycle.isSwept() &&
-		!mutant.On(mutant.ServeBeforeRegistry):
+	case g != raftyard.SystemGroup && !n.lifecycle.isSwept():
 		return nil, fmt.Errorf("group %d: node %d: %w: it has not read the registry yet",
 			g, n.cfg.ID, ErrNotReady)
 	case n.isClosing() && g != raftyard.SystemGroup:

@@ -76,39 +76,36 @@ const (
 	// EpochIgnored: what a replica knows of the members is believed however old it is. It
 	// tells whoever is not among them that they were removed, and they go.
 	EpochIgnored
-	// ServeBeforeRegistry: a node serves its replicas before it has read the registry.
-	ServeBeforeRegistry
 	// NumBugs is how many there are, None included.
 	NumBugs
 )
 
 var names = [NumBugs]string{
-	None:                "None",
-	SkipSync:            "SkipSync",
-	TornUpdate:          "TornUpdate",
-	ClampTail:           "ClampTail",
-	AnswerBeforeSync:    "AnswerBeforeSync",
-	ApplyBeforeSync:     "ApplyBeforeSync",
-	ForgetVote:          "ForgetVote",
-	ForgetMembers:       "ForgetMembers",
-	ApplyTwice:          "ApplyTwice",
-	SkipApplied:         "SkipApplied",
-	SnapshotTerm:        "SnapshotTerm",
-	SnapshotMembers:     "SnapshotMembers",
-	TruncateEarly:       "TruncateEarly",
-	TruncatePast:        "TruncatePast",
-	SnapshotLimbo:       "SnapshotLimbo",
-	KeepOnInstall:       "KeepOnInstall",
-	StaleRead:           "StaleRead",
-	ReadUnapplied:       "ReadUnapplied",
-	ResendUnknown:       "ResendUnknown",
-	AnswerOther:         "AnswerOther",
-	InstallNoIntent:     "InstallNoIntent",
-	NoTombstone:         "NoTombstone",
-	ReuseReplica:        "ReuseReplica",
-	WipedVotes:          "WipedVotes",
-	EpochIgnored:        "EpochIgnored",
-	ServeBeforeRegistry: "ServeBeforeRegistry",
+	None:             "None",
+	SkipSync:         "SkipSync",
+	TornUpdate:       "TornUpdate",
+	ClampTail:        "ClampTail",
+	AnswerBeforeSync: "AnswerBeforeSync",
+	ApplyBeforeSync:  "ApplyBeforeSync",
+	ForgetVote:       "ForgetVote",
+	ForgetMembers:    "ForgetMembers",
+	ApplyTwice:       "ApplyTwice",
+	SkipApplied:      "SkipApplied",
+	SnapshotTerm:     "SnapshotTerm",
+	SnapshotMembers:  "SnapshotMembers",
+	TruncateEarly:    "TruncateEarly",
+	TruncatePast:     "TruncatePast",
+	SnapshotLimbo:    "SnapshotLimbo",
+	KeepOnInstall:    "KeepOnInstall",
+	StaleRead:        "StaleRead",
+	ReadUnapplied:    "ReadUnapplied",
+	ResendUnknown:    "ResendUnknown",
+	AnswerOther:      "AnswerOther",
+	InstallNoIntent:  "InstallNoIntent",
+	NoTombstone:      "NoTombstone",
+	ReuseReplica:     "ReuseReplica",
+	WipedVotes:       "WipedVotes",
+	EpochIgnored:     "EpochIgnored",
 }
 
 // String returns the bug's name.

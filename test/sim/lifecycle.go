@@ -58,7 +58,7 @@ func (m *lifeMaker) operations() []func(time.Duration) {
 	all := []func(time.Duration){
 		m.step, m.step, m.step, m.swap, m.hasty, m.renew, m.renew, m.contest, m.handOver,
 		m.comeBack, m.comeBack, m.crashOnRemoval, m.crashOnRemoval, m.forget, m.cutLeader,
-		m.cutRegistry, m.snapshot, m.drain, m.move,
+		m.orphan, m.cutRegistry, m.snapshot, m.drain, m.move,
 	}
 	m.d.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all[:3+m.d.IntN(len(all)-3)]
@@ -236,6 +236,23 @@ func (m *lifeMaker) forget(at time.Duration) {
 		return
 	}
 	m.ask(at, g, m.now(g).remove(node))
+}
+
+// orphan has a group be on a node alone, which is down while the group is made anew
+// elsewhere, and hears nothing of that when it is back.
+func (m *lifeMaker) orphan(at time.Duration) {
+	g, node := ownGroup+raftyard.GroupID(m.d.IntN(ownGroups)), m.node()
+	m.out = append(m.out, Fault{At: at / 2, Kind: Create, Group: g, N: m.d.Uint64N(16)})
+	m.ask(at/2+m.between(0, time.Second), g, memberSets{voters: bit(node)})
+	down := m.between(500*time.Millisecond, 3*time.Second)
+	m.out = append(m.out,
+		Fault{At: at, Kind: Kill, Node: node, For: down},
+		Fault{At: at + m.between(0, down), Kind: Recreate, Group: g, N: m.d.Uint64N(16)},
+		Fault{
+			At: at + m.between(0, down), Kind: Isolate, Node: node,
+			For: down + m.between(0, 2*time.Second),
+		})
+	delete(m.members, g)
 }
 
 // renew creates or deletes groups that come and go.
