@@ -59,7 +59,7 @@ func (u *unsettled) drained(c *Checker) {
 			continue
 		}
 		for _, m := range g.changes[len(g.changes)-1].members.Voters() {
-			if n := c.nodes[m.Node]; n != nil && n.up && !n.drained && g.fit(m) {
+			if n := c.nodes[m.Node]; n != nil && n.up && !n.drained && !n.lacks && g.fit(m) {
 				u.add(Tidy, "%v leads, and is drained: replica %d on node %d could",
 					leader, m.ID, n.id)
 				break
