@@ -61,6 +61,13 @@ func (h *Handler) putNode(c *call) error {
 		return newProblem(client.CodeInvalid,
 			"peer is missing, want the host:port at which other nodes reach it")
 	}
+	err = checkAddress("peer", doc.Peer)
+	if err == nil && doc.HTTP != "" {
+		err = checkAddress("http", doc.HTTP)
+	}
+	if err != nil {
+		return err
+	}
 	spec := node.NodeSpec{ID: id, Peer: doc.Peer, HTTP: doc.HTTP, Labels: doc.Labels}
 	created, err := h.cfg.Node.PutNode(c.r.Context(), spec)
 	if err != nil {
