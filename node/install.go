@@ -239,6 +239,7 @@ func (w *worker) installed(r *replica, fl floor) {
 func (w *worker) snapshotInstalled(r *replica, in *group.Install) {
 	r.applied.Store(in.Index)
 	r.snap.index = in.Index
+	r.own.rotten = false
 	r.schedule(true)
 	w.serveReads(r)
 	w.node.metrics.snapshotsInstalled.Add(1)

@@ -218,7 +218,7 @@ func (w *worker) asked(r *replica, err error) {
 const maxOwnPause = 10
 
 // keepOwn takes over a state that has come, if it is what was committed at its index.
-// Whoever waits for it is told when it is durable, or why it is not kept.
+// Whoever waits for it is told when it is durable, or why it is not kept; then the file goes.
 func (w *worker) keepOwn(r *replica, res snapshotResult, told chan snapshotResult) {
 	at := &res.at
 	term, err := r.log.Term(at.applied)
@@ -236,6 +236,8 @@ func (w *worker) keepOwn(r *replica, res snapshotResult, told chan snapshotResul
 			at.applied, at.term, term)
 	}
 	if err != nil {
+		path := filepath.Join(r.machine.env.Dir, res.floor.File)
+		w.node.files.start(func() { w.node.removeFile(path) })
 		told <- snapshotResult{err: err}
 		return
 	}

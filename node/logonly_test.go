@@ -66,10 +66,10 @@ func (c *cluster) ledBy(id raftyard.NodeID) {
 	})
 }
 
-// snapshotFiles lists the files of a node's replica.
-func (c *cluster) snapshotFiles(id raftyard.NodeID, g raftyard.GroupID) []string {
+// snapshotFiles lists the files of a node's replica of group 1.
+func (c *cluster) snapshotFiles(id raftyard.NodeID) []string {
 	c.t.Helper()
-	entries, err := os.ReadDir(c.nodes[id].replica(g).machine.env.Dir)
+	entries, err := os.ReadDir(c.nodes[id].replica(1).machine.env.Dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		c.t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func testLogOnlyMajority(t *testing.T, kind string) {
 				return st.LogOnly && int(st.Snapshot) > round*30 && st.Last-st.First < 60
 			})
 			c.eventually("one file is left", func() bool {
-				return len(c.snapshotFiles(id, 1)) == 1
+				return len(c.snapshotFiles(id)) == 1
 			})
 		}
 	}
@@ -241,7 +241,7 @@ func TestKindComesAndGoes(t *testing.T) {
 				before := c.status(3, 1).Applied
 				// It comes by a state of its own though nothing is written.
 				c.eventually("it owns a state", func() bool {
-					return len(c.snapshotFiles(3, 1)) == 1
+					return len(c.snapshotFiles(3)) == 1
 				})
 				if round > 0 {
 					c.write(2, &want, 45)
@@ -268,5 +268,64 @@ func TestKindComesAndGoes(t *testing.T) {
 				c.wantWords(id+1, 1, want...)
 			}
 		})
+	}
+}
+
+// TestStateOfAnotherMachineIsMissed opens a group whose state a durable state machine had
+// with one that keeps nothing: it must not begin empty.
+func TestStateOfAnotherMachineIsMissed(t *testing.T) {
+	c := newCluster(t, 1)
+	c.create(1, 1)
+	c.add(1, 1, "a", "b")
+	cluster := c.nodes[1].cluster
+	c.close(1)
+	editMeta(t, c, cluster, func(m *meta) {
+		m.Floor = floor{Index: m.Floor.Index, Term: m.Floor.Term, Machine: m.Floor.Index}
+	})
+	c.open(1, nil)
+	if _, err := c.nodes[1].Query(t.Context(), 1, Stale, nil); !errors.Is(err, ErrFaulty) {
+		t.Errorf("Query = %v, want ErrFaulty", err)
+	}
+}
+
+// TestDamagedOwnStateIsReplaced changes a byte of the file that a log-only replica owns. A
+// follower that needs it is not given it, and the replica asks for another.
+func TestDamagedOwnStateIsReplaced(t *testing.T) {
+	t.Parallel()
+	c := newLogOnlyCluster(t, 4, 2, 3)
+	c.createSpec(Spec{
+		ID: 1, Kind: "list", Voters: []raftyard.NodeID{1, 2, 3},
+		SnapshotEntries: 20, TrailingEntries: 5,
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	var want []string
+	c.write(1, &want, 60)
+	// From here on log-only replicas lead, and the state is with a learner.
+	if _, err := c.nodes[1].SetMembers(ctx, 1, Members{
+		Voters: []raftyard.NodeID{2, 3}, Learners: []raftyard.NodeID{1},
+	}, true); err != nil {
+		t.Fatal(err)
+	}
+	before := make(map[raftyard.NodeID]string)
+	for _, id := range []raftyard.NodeID{2, 3} {
+		c.eventually("the log is cut", func() bool {
+			return c.ownsBeyond(id, 1, 40) && len(c.snapshotFiles(id)) == 1
+		})
+		before[id] = c.snapshotFiles(id)[0]
+		path := filepath.Join(c.nodes[id].replica(1).machine.env.Dir, before[id])
+		if err := os.WriteFile(path, []byte("rotten"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.attach(4, 4) // needs a snapshot
+	c.wantWords(4, 1, want...)
+	words, err := c.nodes[4].Query(ctx, 1, Stale, nil)
+	if err != nil || string(words) != strings.Join(want, "\n") {
+		t.Errorf("the new learner holds %q, %v", words, err)
+	}
+	leader := c.leader(1)
+	if now := c.snapshotFiles(leader); slices.Contains(now, before[leader]) {
+		t.Errorf("the leader, node %d, still owns %q", leader, now)
 	}
 }

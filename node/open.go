@@ -283,6 +283,9 @@ func (n *Node) loadMachine(r *replica) error {
 		}
 	case durable:
 		m.lastCommand = index
+	case !at.ownsState():
+		return fmt.Errorf("the state at index %d was kept by the state machine itself, and this "+
+			"one keeps nothing", at.Index)
 	case at.File != "":
 		if err = m.restore(at.File, at.Check); err != nil {
 			return err

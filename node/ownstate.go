@@ -2,10 +2,8 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -169,10 +167,7 @@ func (n *Node) receiveOwn(ctx context.Context, env transport.Envelope, body io.R
 	}
 	n.metrics.snapshotsReceived.Add(1)
 	res.floor.File, res.floor.Check, res.bytes = name, check, int64(check.Size)
-	if err = n.handOwn(ctx, r, res); err != nil {
-		return n.removeUnkept(r, err, name)
-	}
-	return nil
+	return n.handOwn(ctx, r, res)
 }
 
 // checkOwn looks whether a stream can be the state of a replica, and what it then is.
@@ -198,7 +193,8 @@ func (r *replica) checkOwn(snap *raftpb.Snapshot) (res snapshotResult, err error
 }
 
 // handOwn gives a state that is in a file to the replica's worker, when the replica is as
-// far as that, and waits until it is kept.
+// far as that, and waits until it is kept. The file is the worker's from then on; of a
+// replica that has gone it goes with the directory, or is swept at the next start.
 func (n *Node) handOwn(ctx context.Context, r *replica, res snapshotResult) error {
 	short, cancel := n.world.withTimeout(ctx, askPatience)
 	defer cancel()
@@ -218,18 +214,13 @@ func (n *Node) handOwn(ctx context.Context, r *replica, res snapshotResult) erro
 	if !posted {
 		return ErrClosed
 	}
-	got, from := await(n.world, told, r.gone, nil)
-	if from == fromFirst {
+	got, from := await(n.world, told, r.gone, ctx.Done())
+	switch from {
+	case fromFirst:
 		return r.goneReason()
+	case fromSecond:
+		return ctx.Err()
+	default:
+		return got.err
 	}
-	return got.err
-}
-
-// removeUnkept removes the file of a state that is not kept. If the replica went meanwhile
-// its record may name the file: then it goes with the directory, or is found at the start.
-func (n *Node) removeUnkept(r *replica, err error, name string) error {
-	if !r.serving() || errors.Is(err, ErrClosed) {
-		return err
-	}
-	return joinRemove(n.world.files, err, filepath.Join(r.machine.env.Dir, name))
 }

@@ -180,9 +180,11 @@ func (n *Node) appendAt(
 	}
 	b := wire.NewReader(answer)
 	index := b.Uvarint()
-	if err := b.Close(); err != nil || index == 0 {
-		return 0, fmt.Errorf("%w: answer of node %d: index %d, %w",
-			ErrUnknownOutcome, leader, index, err)
+	if err = b.Close(); err == nil && index == 0 {
+		err = errors.New("no index")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%w: answer of node %d: %w", ErrUnknownOutcome, leader, err)
 	}
 	return index, nil
 }
