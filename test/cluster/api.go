@@ -46,6 +46,70 @@ func (n *Node) Delete(ctx context.Context, g raftyard.GroupID) Answer {
 	return n.Do(ctx, Request{Method: http.MethodDelete, Path: GroupPath(g, "")})
 }
 
+// ForceDelete sends the request that deletes a group which has lost its majority.
+// Confirm is its incarnation.
+func (n *Node) ForceDelete(ctx context.Context, g raftyard.GroupID, confirm string) Answer {
+	return n.Do(ctx, Request{
+		Method: http.MethodDelete, Path: GroupPath(g, ""),
+		Query: url.Values{"force": {"true"}, "confirm": {confirm}},
+	})
+}
+
+// Forget sends the request that drops what is remembered of a deleted group.
+func (n *Node) Forget(ctx context.Context, g raftyard.GroupID) Answer {
+	return n.Do(ctx, Request{Method: http.MethodPost, Path: GroupPath(g, "/forget")})
+}
+
+// Attach sends the request that has a node follow a group.
+func (n *Node) Attach(ctx context.Context, g raftyard.GroupID, to raftyard.NodeID) Answer {
+	return n.Do(ctx, Request{
+		Method: http.MethodPut, Path: GroupPath(g, "/learners/"+to.String()),
+	})
+}
+
+// Detach sends the request that ends that.
+func (n *Node) Detach(ctx context.Context, g raftyard.GroupID, from raftyard.NodeID) Answer {
+	return n.Do(ctx, Request{
+		Method: http.MethodDelete, Path: GroupPath(g, "/learners/"+from.String()),
+	})
+}
+
+// NodePath returns the path of a node, with the rest behind it.
+func NodePath(id raftyard.NodeID, rest string) string { return "/v1/nodes/" + id.String() + rest }
+
+// PutNode sends the request that has another node join, or tells where it is now.
+func (n *Node) PutNode(ctx context.Context, other *Node) Answer {
+	r := Request{Method: http.MethodPut, Path: NodePath(other.id, "")}
+	return n.sendJSON(ctx, r, client.NodeSpec{Peer: other.ReachedAt(), HTTP: other.HTTPAddr()})
+}
+
+// Drain sends the request that has a node lead nothing, and Undrain the one that lets it
+// lead again.
+func (n *Node) Drain(ctx context.Context, id raftyard.NodeID) Answer {
+	return n.Do(ctx, Request{Method: http.MethodPost, Path: NodePath(id, "/drain")})
+}
+
+// Undrain is described at Drain.
+func (n *Node) Undrain(ctx context.Context, id raftyard.NodeID) Answer {
+	return n.Do(ctx, Request{Method: http.MethodPost, Path: NodePath(id, "/undrain")})
+}
+
+// Remove sends the request that has a node leave for ever.
+func (n *Node) Remove(ctx context.Context, id raftyard.NodeID, force bool) Answer {
+	r := Request{Method: http.MethodDelete, Path: NodePath(id, "")}
+	if force {
+		r.Query = url.Values{"force": {"true"}}
+	}
+	return n.Do(ctx, r)
+}
+
+// NodeStatus returns what the node says of a node.
+func (n *Node) NodeStatus(ctx context.Context, id raftyard.NodeID) (client.Node, error) {
+	var got client.Node
+	err := n.Get(ctx, NodePath(id, ""), nil, &got)
+	return got, err
+}
+
 // SetMembers sends the request that sets the members of a group, and waits until
 // it has them.
 func (n *Node) SetMembers(

@@ -27,7 +27,8 @@ type Config struct {
 	// Label names the cluster in file names, when a test has two of one name.
 	// Default: Name.
 	Label string
-	// Nodes is their number; their ids are 1, 2, ... Default: 3.
+	// Nodes is how many found the cluster; their ids are 1, 2, ... Default: 3.
+	// [Cluster.Add] makes those that join later.
 	Nodes int
 	// Links has the nodes reach each other through a [Network].
 	Links bool
@@ -42,6 +43,7 @@ type Cluster struct {
 	t     testing.TB
 	cfg   Config
 	dir   string
+	logs  string // the directory of the nodes' logs
 	nodes []*Node
 	net   *Network // nil: the nodes reach each other directly
 }
@@ -56,25 +58,40 @@ func New(t testing.TB, cfg Config) *Cluster {
 	if os.Getenv(envBinary) == "" {
 		t.Fatal("there is no daemon: the package's TestMain must call cluster.Main")
 	}
-	c := &Cluster{t: t, cfg: cfg, dir: t.TempDir()}
-	logs := t.ArtifactDir()
+	c := &Cluster{t: t, cfg: cfg, dir: t.TempDir(), logs: t.ArtifactDir()}
 	t.Cleanup(c.close) // after TempDir, and so done before the directory goes
 	if cfg.Links {
 		c.net = newNetwork()
 	}
-	for i := range cfg.Nodes {
-		n, err := newNode(c, raftyard.NodeID(i+1), logs)
-		c.check(err)
-		c.nodes = append(c.nodes, n)
-		if c.net != nil {
-			n.relay, err = c.net.join(n.id, n.PeerAddr)
-			c.check(err)
-		}
+	for range cfg.Nodes {
+		c.append()
 	}
 	for _, n := range c.nodes {
 		c.check(n.writeConfig())
 	}
 	return c
+}
+
+// append makes one more node, which has no configuration yet.
+func (c *Cluster) append() *Node {
+	c.t.Helper()
+	n, err := newNode(c, raftyard.NodeID(len(c.nodes)+1), c.logs)
+	c.check(err)
+	c.nodes = append(c.nodes, n)
+	if c.net != nil {
+		n.relay, err = c.net.join(n.id, n.PeerAddr)
+		c.check(err)
+	}
+	return n
+}
+
+// Add makes one more node with the next id, which does not found the cluster. It joins
+// when it runs and one of the others has been told of it, with [Node.PutNode].
+func (c *Cluster) Add() *Node {
+	c.t.Helper()
+	n := c.append()
+	c.check(n.writeConfig())
+	return n
 }
 
 func (c *Cluster) check(err error) {

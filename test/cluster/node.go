@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -78,15 +79,23 @@ func (n *Node) HTTPAddr() string { return n.http.addr() }
 // PeerAddr returns the host:port on which the node listens for other nodes.
 func (n *Node) PeerAddr() string { return n.peer.addr() }
 
+// ReachedAt returns the host:port at which other nodes reach the node.
+func (n *Node) ReachedAt() string { return cmp.Or(n.relay, n.peer.addr()) }
+
 // writeConfig writes the node's configuration file.
 func (n *Node) writeConfig() error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cluster: %s\nnode:\n  id: %d\n  data_dir: %s\n",
 		n.cluster.cfg.Name, n.id, n.dir)
-	fmt.Fprintf(&b, "listen:\n  http: %s\n  peer: %s\nnodes:\n", n.http.addr(), n.peer.addr())
-	for _, p := range n.cluster.nodes {
+	fmt.Fprintf(&b, "listen:\n  http: %s\n  peer: %s\n", n.http.addr(), n.peer.addr())
+	founders := n.cluster.nodes[:n.cluster.cfg.Nodes]
+	if !slices.Contains(founders, n) {
+		fmt.Fprintf(&b, "advertise:\n  peer: %s\n", n.ReachedAt())
+	}
+	fmt.Fprint(&b, "nodes:\n")
+	for _, p := range founders {
 		fmt.Fprintf(&b, "  - {id: %d, peer: \"%s\", http: \"%s\"}\n",
-			p.id, cmp.Or(p.relay, p.peer.addr()), p.http.addr())
+			p.id, p.ReachedAt(), p.http.addr())
 	}
 	return os.WriteFile(n.config, []byte(b.String()), 0o600)
 }
@@ -113,6 +122,16 @@ func (n *Node) Move() {
 	n.peer = next
 	n.Configure(was.addr(), next.addr())
 	was.release()
+}
+
+// Wipe deletes the data directory of the node, which must not run, as if its disk had
+// been replaced.
+func (n *Node) Wipe() {
+	n.cluster.t.Helper()
+	if n.Running() {
+		n.cluster.t.Fatalf("node %d runs", n.id)
+	}
+	n.cluster.check(os.RemoveAll(n.dir))
 }
 
 // Start starts the node's process. It does not wait for it to be ready.
