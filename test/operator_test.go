@@ -268,7 +268,8 @@ func (x *life) wantOrder(t *testing.T) {
 			}
 			all := map[raftyard.NodeID]string{2: "active", 3: "active", 4: "active", 5: "active"}
 			return cmp.Or(
-				want(st.Ready && len(st.Problems) == 0, "ready %t, problems %v", st.Ready, st.Problems),
+				want(st.Ready, "it is not ready: %v", st.Checks),
+				want(len(st.Problems) == 0, "there are problems: %v", st.Problems),
 				want(maps.Equal(states, all), "the nodes are %v", states),
 				want(st.Groups.Total == len(x.where), "there are %d groups", st.Groups.Total),
 			)
