@@ -37,7 +37,7 @@ func (w *World) untidy() (what string) {
 	voters := make(map[raftyard.GroupID]string) // one that has the state
 	w.replicas(func(h *host, r *world.Replica) {
 		m, _ := r.State.Descriptor.Member(r.ID)
-		if !r.LogOnly && m.Role == group.Voter {
+		if !r.LogOnly && m.Role == group.Voter && !h.drained {
 			voters[r.Group] = fmt.Sprintf("replica %d on node %d", r.ID, h.id)
 		}
 	})
