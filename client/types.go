@@ -30,6 +30,7 @@ type Member struct {
 	Replica raftyard.ReplicaID `json:"replica"`
 	Node    raftyard.NodeID    `json:"node"`
 	Role    string             `json:"role"`
+	Store   string             `json:"store,omitempty"`
 }
 
 // GroupSummary is one line of a list of groups.

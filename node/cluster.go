@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -98,13 +99,9 @@ func (n *Node) nodeStatuses(
 			continue
 		}
 		p := peers[rec.ID]
-		st.Live, st.RTTMicros = p.Up, p.RTT.Microseconds()
-		if p.Up && n.foreignStore(rec.ID, raftyard.StoreID(p.Identity.Store)) {
-			st.Live = false
-			st.Problem = "it comes with data directory " +
-				raftyard.StoreID(p.Identity.Store).String() +
-				", which is not the one that it is known with, so that it is not listened to"
-		}
+		st.RTTMicros = p.RTT.Microseconds()
+		st.Live = p.Up && !n.foreignStore(rec.ID, raftyard.StoreID(p.Identity.Store))
+		st.Problem = cmp.Or(n.newcomers.problem(rec.ID), st.Problem)
 		if p.LastError != nil && !p.Up {
 			st.LastError = p.LastError.Error()
 		}

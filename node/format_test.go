@@ -24,8 +24,11 @@ func sampleMeta() meta {
 			Index: 2000, Term: 4, File: "incoming-1",
 			Check: fileCheck{Known: true, Size: 5, CRC: 7}, Manifest: []byte("manifest"),
 		},
-		Stores:    []knownStore{{Node: 1, Store: registry.Store{1, 15: 2}, Boot: 300}},
-		NoMachine: true,
+		Stores: []knownStore{{
+			Node: 1, Store: registry.Store{1, 15: 2}, First: registry.Store{3}, Boot: 300,
+			Process: registry.Store{4},
+		}},
+		StoresAt: 5000, NoMachine: true,
 	}
 }
 
@@ -80,9 +83,15 @@ func TestEarlierFormats(t *testing.T) {
 		intent = "01d00f040a696e636f6d696e672d31086d616e6966657374"
 		store  = "01000000000000000000000000000002"
 	)
-	full := sampleMeta()
+	old := sampleMeta()
+	old.StoresAt = 0
+	old.Stores = []knownStore{{Node: 1, Store: registry.Store{1, 15: 2}, Boot: 300}}
+	full := old
+	full.Install = &installIntent{
+		Index: 2000, Term: 4, File: "incoming-1", Manifest: []byte("manifest"),
+	}
 	full.NoMachine = false
-	full.Floor.Check, full.Install.Check = fileCheck{}, fileCheck{}
+	full.Floor.Check = fileCheck{}
 	bootless, storeless := full, full
 	bootless.Stores = []knownStore{{Node: 1, Store: registry.Store{1, 15: 2}}}
 	storeless.Stores = nil
@@ -90,6 +99,8 @@ func TestEarlierFormats(t *testing.T) {
 		"01" + front + intent:                           storeless,
 		"02" + front + intent + "0101" + store:          bootless,
 		"03" + front + intent + "0101" + store + "ac02": full,
+		"04" + front + "018020" + "84868808" + "01d00f040a696e636f6d696e672d31" + "010507" +
+			"086d616e6966657374" + "0101" + store + "ac02" + "01": old,
 	} {
 		got, err := decodeMeta(unhex(t, text))
 		if err != nil || !reflect.DeepEqual(got, want) {

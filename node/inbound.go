@@ -34,16 +34,18 @@ func (h *handler) HandleEnvelopes(from transport.Identity, batch []transport.Env
 			h.notice(env)
 			continue
 		}
-		h.message(from.Node, env)
+		h.message(&from, env)
 	}
 }
 
-func (n *Node) message(from raftyard.NodeID, env *transport.Envelope) {
+func (n *Node) message(from *transport.Identity, env *transport.Envelope) {
 	ownEntries(env.Message)
 	r := n.replica(env.Group)
 	switch {
 	case r == nil || !n.addressed(r, env):
 		n.strangeMessage(env)
+	case n.misplaced(r, from, env) || n.waitsToFound(r):
+		n.metrics.messagesRefused.Add(1)
 	case n.fromRemoved(r, env):
 		n.answer(env, transport.NoticeRemoved, r.remainsOf(r.view.Load().State))
 	case env.Message.GetType() == raftpb.MsgSnap && !emptySnapshot(env.Message):
@@ -53,8 +55,14 @@ func (n *Node) message(from raftyard.NodeID, env *transport.Envelope) {
 		n.metrics.messagesDropped.Add(1) // the leader goes on without this node
 	default:
 		n.helpCandidate(r, env)
-		n.deliver(inbound{r: r, from: from, m: env.Message})
+		n.deliver(inbound{r: r, from: from.Node, m: env.Message})
 	}
+}
+
+// misplaced reports whether a message comes out of another directory than its sender was
+// given to, or would go into another than this replica was given to.
+func (n *Node) misplaced(r *replica, from *transport.Identity, env *transport.Envelope) bool {
+	return !r.view.Load().isFrom(env.From.Replica, raftyard.StoreID(from.Store))
 }
 
 // deliver puts something into the mailbox of a replica's worker, or drops it.

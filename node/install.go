@@ -36,7 +36,7 @@ var errSnapshotBusy = errors.New("another snapshot is being installed")
 // receiveSnapshot receives a snapshot stream: it stages the stream in a file and
 // lets raft decide. It returns when raft has seen the message.
 func (n *Node) receiveSnapshot(
-	ctx context.Context, _ transport.Identity, env transport.Envelope, body io.Reader,
+	ctx context.Context, peer transport.Identity, env transport.Envelope, body io.Reader,
 ) error {
 	if isOwnState(env.Message) {
 		return n.receiveOwn(ctx, env, body)
@@ -44,6 +44,10 @@ func (n *Node) receiveSnapshot(
 	r, err := n.replicaFor(ctx, env)
 	if err != nil {
 		return err
+	}
+	if n.misplaced(r, &peer, &env) || n.waitsToFound(r) {
+		return fmt.Errorf("%w: a snapshot out of, or into, a data directory that is lost",
+			ErrInvalid)
 	}
 	manifest, err := group.DecodeManifest(env.Message.GetSnapshot().GetData())
 	if err != nil {

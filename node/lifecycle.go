@@ -196,6 +196,9 @@ func (l *lifecycle) destroy(r *replica, last remains) {
 func (l *lifecycle) round() {
 	l.node.noteStores()
 	l.connect()
+	if l.node.refreshDirectories() {
+		l.version = 0 // groups may have waited for this node's own to be registered
+	}
 	l.mu.Lock()
 	l.begun++
 	fresh := l.fresh
@@ -305,9 +308,8 @@ func (l *lifecycle) compareGroup(rec *registry.Group) {
 // found asks for the group's first replica, if it is this node that founds it
 // and the group has not been here before.
 func (l *lifecycle) found(rec *registry.Group) {
-	if rec.Seed != l.node.cfg.ID ||
-		(!rec.SeedStore.IsZero() && rec.SeedStore != l.node.ownStore()) {
-		return // another node's, or one that was founded in a directory that is lost
+	if rec.Seed != l.node.cfg.ID || !l.mayFound(rec) {
+		return
 	}
 	if st, ok := l.node.store.Replica(rec.ID); ok && st.Incarnation == rec.Incarnation {
 		return
@@ -315,7 +317,9 @@ func (l *lifecycle) found(rec *registry.Group) {
 	d := group.Descriptor{
 		Group: rec.ID, Incarnation: rec.Incarnation, Kind: rec.Kind,
 		Epoch: 1, NextReplica: 2,
-		Members:         []group.Member{{ID: 1, Node: l.node.cfg.ID, Role: group.Voter}},
+		Members: []group.Member{{
+			ID: 1, Node: l.node.cfg.ID, Role: group.Voter, Store: l.node.ownStore(),
+		}},
 		SnapshotEntries: rec.SnapshotEntries, TrailingEntries: rec.TrailingEntries,
 	}
 	l.mu.Lock()
@@ -323,6 +327,14 @@ func (l *lifecycle) found(rec *registry.Group) {
 		group: rec.ID, incarnation: rec.Incarnation, id: 1, genesis: &d,
 	}
 	l.mu.Unlock()
+}
+
+// mayFound reports whether a group that begins on this node has not been founded before,
+// in a directory that is lost. If nobody knew the directory when the group was created,
+// it begins in the first one that the node had.
+func (l *lifecycle) mayFound(rec *registry.Group) bool {
+	first := l.node.directory(l.node.cfg.ID).First
+	return cmp.Or(rec.SeedStore, first) == l.node.ownStore()
 }
 
 // createAll makes replicas that can be made now.
@@ -388,7 +400,9 @@ func (l *lifecycle) createWrite(c creation) write {
 	}
 	var m meta
 	if c.group == raftyard.SystemGroup {
-		m.Stores = l.node.noted.all() // a former replica may have noted them
+		// A former replica may have noted something, and some may have come meanwhile.
+		ns := l.node.mergeNotes(l.node.noted.load())
+		m.Stores, m.StoresAt = ns.list, ns.at
 	}
 	if c.genesis != nil {
 		snap, hs := group.Genesis(*c.genesis)

@@ -6,10 +6,9 @@ import (
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/wire"
-	"github.com/raftyard/raftyard/node/registry"
 )
 
-const metaFormat = 4
+const metaFormat = 5
 
 // meta is what the log store keeps for the node beside a replica's log, in the
 // same durable step. See docs/formats/node.md.
@@ -25,21 +24,25 @@ type meta struct {
 	Install *installIntent
 
 	// Stores are the data directories that the nodes are known with, and the latest
-	// starts that this node has heard of, by node. Only the system group's replica has
-	// any; see noteStores.
-	Stores []knownStore
+	// starts that this node has heard of, by node; StoresAt is the version of the
+	// registry from which the directories were taken last. Only the system group's
+	// replica has any; see noteStores.
+	Stores   []knownStore
+	StoresAt uint64
 
 	// NoMachine: no state machine was ever opened for this replica, so there is nothing
 	// of one to delete.
 	NoMachine bool
 }
 
-// knownStore is the data directory that a node is known with, and how often it was
-// started.
+// knownStore is the data directory that a node is known with, the first one that it
+// was known with, and its latest start in the former.
 type knownStore struct {
-	Node  raftyard.NodeID
-	Store registry.Store
-	Boot  uint64 // zero: not known
+	Node    raftyard.NodeID
+	Store   raftyard.StoreID
+	First   raftyard.StoreID // zero: not known
+	Boot    uint64           // zero: not known
+	Process raftyard.StoreID // of that start; zero: not known
 }
 
 // A floor ties an index of the log to the state machine. Everything up to Index
@@ -87,8 +90,11 @@ func (m meta) encode() []byte {
 	for _, k := range m.Stores {
 		b = wire.AppendUvarint(b, uint64(k.Node))
 		b = wire.AppendID(b, k.Store)
+		b = wire.AppendID(b, k.First)
 		b = wire.AppendUvarint(b, k.Boot)
+		b = wire.AppendID(b, k.Process)
 	}
+	b = wire.AppendUvarint(b, m.StoresAt)
 	return wire.AppendBool(b, m.NoMachine)
 }
 
@@ -114,6 +120,9 @@ func decodeMeta(b []byte) (meta, error) {
 	if format > 1 {
 		m.Stores = readStores(r, format)
 	}
+	if format > 4 {
+		m.StoresAt = r.Uvarint()
+	}
 	if format > 3 {
 		m.NoMachine = r.Bool()
 	}
@@ -127,13 +136,20 @@ func decodeMeta(b []byte) (meta, error) {
 	return m, nil
 }
 
-// readStores reads the directories of nodes; format 2 has no starts.
+// readStores reads the directories of nodes; format 2 has no starts, format 4 no first
+// directories and no processes.
 func readStores(r *wire.Reader, format byte) []knownStore {
 	var stores []knownStore
-	for range r.Count(1 + len(registry.Store{})) {
-		k := knownStore{Node: raftyard.NodeID(r.Uvarint()), Store: registry.Store(r.ID())}
+	for range r.Count(1 + len(raftyard.StoreID{})) {
+		k := knownStore{Node: raftyard.NodeID(r.Uvarint()), Store: r.ID()}
+		if format > 4 {
+			k.First = r.ID()
+		}
 		if format > 2 {
 			k.Boot = r.Uvarint()
+		}
+		if format > 4 {
+			k.Process = r.ID()
 		}
 		stores = append(stores, k)
 	}

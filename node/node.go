@@ -57,8 +57,12 @@ type Node struct {
 	wishes     chan stateWish
 	unownedLog limiter
 
-	noted      noted
-	foreignLog limiter
+	presents    transport.Identity // to others
+	noted       noted
+	foreignLog  limiter
+	directories atomic.Pointer[directories]
+	newcomers   newcomers
+	founding    founding
 
 	systemReplica atomic.Uint64 // id of the latest replica of the system group
 
@@ -159,6 +163,7 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	if err := n.openReplicas(ctx); err != nil {
 		return err
 	}
+	n.refreshDirectories()
 	if in != nil && in.Opened != nil {
 		in.Opened(n.Examine)
 	}
@@ -178,6 +183,8 @@ func (n *Node) work(simulated bool) {
 	n.beside("keeper", n.keeper.run)
 	n.beside("drain", func() { n.world.every(n.running, handoffEvery, n.handOff) })
 	n.beside("keep", n.keeper.pokeNowAndThen)
+	n.beside("founding", n.becomeKnown)
+	n.beside("newcomers", n.welcomeNewcomers)
 	n.beside("disk", n.watchDisk)
 	n.beside("kinds", n.learnKinds)
 	for range n.cfg.SnapshotReceives {
@@ -207,11 +214,13 @@ func (n *Node) checkLimits() error {
 
 // openTransport connects the node to the network.
 func (n *Node) openTransport(in *world.World) error {
+	n.presents = transport.Identity{
+		Cluster: n.cluster, Node: n.cfg.ID,
+		Store: n.store.Identity().Store, Boot: n.store.Identity().Boot,
+		Process: n.world.newID(),
+	}
 	cfg := transport.Config{
-		Identity: transport.Identity{
-			Cluster: n.cluster, Node: n.cfg.ID,
-			Store: n.store.Identity().Store, Boot: n.store.Identity().Boot,
-		},
+		Identity:        n.presents,
 		Listener:        n.cfg.Listener,
 		Listen:          n.cfg.Listen,
 		Resolve:         n.resolve,

@@ -222,10 +222,13 @@ func (n *Node) load(r *replica, st storage.Replica) error {
 	}
 	r.meta = m
 	if r.group == raftyard.SystemGroup {
-		n.noted.set(m.Stores)
+		n.noted.set(m.notes())
 	}
 	if r.log = n.store.Log(r.group); r.log == nil {
 		return fmt.Errorf("group %d: %w: no log", r.group, ErrFaulty)
+	}
+	if r.group == raftyard.SystemGroup {
+		n.beginFounding(r)
 	}
 	if err = n.finishInstall(r); err != nil {
 		return err
@@ -236,6 +239,7 @@ func (n *Node) load(r *replica, st storage.Replica) error {
 	}
 	r.raft, err = group.New(group.Config{
 		Group: r.group, Node: n.cfg.ID, Replica: r.id, Incarnation: r.incarnation,
+		Store:   n.replicaStore(),
 		Storage: r.log, State: r.meta.State, Applied: r.machine.position.applied,
 		ElectionTicks: n.cfg.ElectionTicks, HeartbeatTicks: n.cfg.HeartbeatTicks,
 		Limits: n.cfg.Limits, Boot: n.store.Identity().Boot, Logger: n.logger,

@@ -185,13 +185,13 @@ func TestWipedSeedDoesNotFoundAgain(t *testing.T) {
 	if _, err := c.nodes[seed].Propose(short, 1, []byte("split")); err == nil {
 		t.Error("a wiped node and another acknowledged a write: it votes as if it had been there")
 	}
-	err := c.nodes[seed].announce(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "wiped") {
-		t.Errorf("a wiped node hears %v, want to be told why it is not listened to", err)
-	}
+	c.eventually("it knows why it is not listened to", func() bool {
+		err := c.nodes[seed].standing()
+		return err != nil && strings.Contains(err.Error(), "wiped")
+	})
 	c.eventually("it is not shown as one of the living", func() bool {
 		st, err := c.nodes[others[1]].NodeStatus(t.Context(), seed)
-		return err == nil && !st.Live && strings.Contains(st.Problem, "not listened to")
+		return err == nil && !st.Live && strings.Contains(st.Problem, "comes with data directory")
 	})
 	c.open(others[0], nil)
 	c.wantWords(others[0], 1, "acknowledged")

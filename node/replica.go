@@ -89,6 +89,7 @@ type owned struct {
 	steering  steering
 	health    health
 	leader    group.LeaderChange
+	placed    placed
 }
 
 // waitingRead is a confirmed read that waits for the state machine.
@@ -104,6 +105,9 @@ type view struct {
 	Leader     raftyard.ReplicaID
 	LeaderNode raftyard.NodeID
 	State      group.State
+
+	given []raftyard.StoreID // to which the members of State were given, in their order
+	lost  bool               // this replica is, see directories.go
 }
 
 // steering is what a leader does to bring its group to the wanted membership.
@@ -185,7 +189,10 @@ func (r *replica) endpoint() transport.Endpoint {
 
 // publish makes the present view visible to everybody.
 func (r *replica) publish() {
+	given := r.place()
 	r.view.Store(&view{
+		given:      given,
+		lost:       r.placed.self,
 		Role:       r.leader.Role.String(),
 		Term:       r.leader.Term,
 		Leader:     r.leader.Leader,

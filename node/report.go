@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -136,59 +135,13 @@ func (r *replica) report() replicaReport {
 func memberStatuses(d group.Descriptor) []MemberStatus {
 	out := make([]MemberStatus, 0, len(d.Members))
 	for _, m := range d.Members {
-		out = append(out, MemberStatus{Replica: m.ID, Node: m.Node, Role: m.Role.String()})
+		st := MemberStatus{Replica: m.ID, Node: m.Node, Role: m.Role.String()}
+		if !m.Store.IsZero() {
+			st.Store = m.Store.String()
+		}
+		out = append(out, st)
 	}
 	return out
-}
-
-// collectReports gathers what is known of the given groups: from this node, and
-// from the leaders, or from all that may know.
-func (n *Node) collectReports(
-	ctx context.Context, recs []registry.Group,
-) map[raftyard.GroupID][]replicaReport {
-	known := make(map[raftyard.GroupID][]replicaReport, len(recs))
-	ask := make(map[raftyard.NodeID]bool)
-	for i := range recs {
-		rec := &recs[i]
-		if r := n.replica(rec.ID); r != nil && r.incarnation == rec.Incarnation {
-			rep := r.report()
-			known[rec.ID] = append(known[rec.ID], rep)
-			if rep.Leader != 0 {
-				ask[rep.Leader] = rep.Leader != n.cfg.ID // it knows how its members are
-				continue
-			}
-		}
-		for _, id := range rec.Voters {
-			ask[id] = id != n.cfg.ID
-		}
-	}
-	if len(recs) == 0 {
-		return known
-	}
-	var mu sync.Mutex
-	body := wire.AppendUvarint(nil, uint64(recs[0].ID))
-	body = wire.AppendUvarint(body, maxPage)
-	var asks []func()
-	for _, id := range slices.Sorted(maps.Keys(ask)) {
-		if !ask[id] {
-			continue
-		}
-		asks = append(asks, func() {
-			short, cancel := n.world.withTimeout(ctx, askPatience)
-			defer cancel()
-			var reps []replicaReport
-			if err := n.askJSON(short, id, askGroups, body, &reps); err != nil {
-				return // what that node knows is missing, and so a problem may be shown
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for i := range reps {
-				known[reps[i].Group] = append(known[reps[i].Group], reps[i])
-			}
-		})
-	}
-	n.world.all("ask for groups", asks)
-	return known
 }
 
 // summarize makes one line of what the registry wants and what replicas say.

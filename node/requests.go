@@ -23,6 +23,7 @@ const (
 	askNode     uint8 = 6 // → nodeReport
 	askGroups   uint8 = 7 // first group, limit → replica reports
 	askHolding  uint8 = 8 // group, incarnation, version → holding
+	askKnown    uint8 = 9 // node → what is known of its directory
 
 	// Those that have to do with replicas without a state machine.
 	askState   uint8 = 20 // group, incarnation, replica, least index → nothing, after a stream
@@ -97,12 +98,12 @@ func (n *Node) serve(ctx context.Context, kind uint8, r *wire.Reader) ([]byte, e
 		return n.serveState(ctx, r)
 	case askNode:
 		return jsonAnswer(n.report(), r.Close())
+	case askKnown:
+		id := raftyard.NodeID(r.Uvarint())
+		return jsonAnswer(n.serveKnown(id), r.Close())
 	case askGroups:
 		from, limit := raftyard.GroupID(r.Uvarint()), r.Uvarint()
-		if err := r.Close(); err != nil {
-			return nil, err
-		}
-		return jsonAnswer(n.replicaReports(from, int(min(limit, maxPage))), nil)
+		return jsonAnswer(n.replicaReports(from, int(min(limit, maxPage))), r.Close())
 	case askHolding:
 		st, err := n.serveHolding(ctx, r)
 		return jsonAnswer(st, err)

@@ -62,10 +62,24 @@ func (n *Node) refusedByPeers() *outsideError {
 	}
 	for i := range peers {
 		ref, ok := errors.AsType[*transport.RefusalError](peers[i].LastError)
-		if ok && ref.Code == transport.RefusedStale {
-			return &outsideError{kind: ErrInvalid, text: "the others do not talk to this node: " +
-				ref.Text}
+		if !ok {
+			continue
 		}
+		kind := ErrInvalid
+		switch ref.Code {
+		case transport.RefusedRemoved:
+			return n.wasRemoved()
+		case transport.RefusedReplaced: // for the time being
+			kind = ErrNotReady
+		case transport.RefusedUnknown:
+			if !n.belongs() {
+				return n.notYetMember()
+			}
+		case transport.RefusedStale, transport.RefusedClone:
+		default:
+			continue
+		}
+		return &outsideError{kind: kind, text: "the others do not talk to this node: " + ref.Text}
 	}
 	return nil
 }

@@ -46,6 +46,9 @@ type MemberStatus struct {
 	// Role is voter, learner, or during a joint change incoming, outgoing or
 	// demoting.
 	Role string `json:"role"`
+	// Store is the data directory that the replica was given to, or empty if its group
+	// does not say.
+	Store string `json:"store,omitempty"`
 }
 
 // GroupSummary is one line of a list of groups.

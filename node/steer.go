@@ -57,12 +57,13 @@ func (w *worker) steer(r *replica) {
 	d := r.meta.State.Descriptor
 	want := group.Want{Voters: s.want.Voters, Learners: s.want.Learners}
 	if !s.holds(r) {
-		if !d.IsJoint() {
+		if !d.IsJoint() && len(r.placed.lost) == 0 {
 			s.unmet, s.why = false, ""
 			return
 		}
-		want = wantOf(d) // leave the joint state, whatever is wanted
+		want = wantOf(d) // leave the joint state, and replace who is lost, whatever is wanted
 	}
+	want.Stores = w.node.known()
 	st := r.raft.Status()
 	step := group.Plan(d, want, st.Progress, r.id)
 	s.unmet, s.why = step.Kind != group.StepDone, step.Why

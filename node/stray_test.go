@@ -175,10 +175,7 @@ func TestFloodOfMadeUpMessages(t *testing.T) {
 }
 
 // identity is what the node presents itself as.
-func (n *Node) identity() transport.Identity {
-	id := n.store.Identity()
-	return transport.Identity{Cluster: n.cluster, Node: n.cfg.ID, Store: id.Store, Boot: id.Boot}
-}
+func (n *Node) identity() transport.Identity { return n.presents }
 
 // TestNoticesAreNoProof tells a replica that its group is deleted, or another one by now,
 // which is not so: the node reads the registry, and the replica stays.

@@ -163,7 +163,13 @@ func (w *worker) tick() {
 	// A replica that stops is retired in a later round: the order stays.
 	for _, r := range w.order {
 		w.guard(r, "tick", func() {
-			w.tickRaft(r)
+			if r.movedDirectories() {
+				r.publish()
+				r.steering.unmet = true
+			}
+			if !w.node.waitsToFound(r) {
+				w.tickRaft(r)
+			}
 			w.tickTold(r)
 			w.tickTransfer(r)
 			w.tickHealth(r)
@@ -205,27 +211,6 @@ func (w *worker) receive(in *inbound) {
 		}
 		w.touch(r)
 	})
-}
-
-// tickTold lets a replica know what somebody vouches for who has applied it, when it
-// has been without a leader for an election timeout since: it may just be about to
-// win, and what it is told would end its candidacy.
-func (w *worker) tickTold(r *replica) {
-	switch {
-	case r.told == nil:
-		return
-	case r.leader.Leader != 0:
-		r.told = nil
-		return
-	}
-	if r.toldTicks++; r.toldTicks < w.node.cfg.ElectionTicks {
-		return
-	}
-	told := r.told
-	r.told = nil
-	if err := r.raft.LearnCommitted(told.index, told.term, told.from); err != nil {
-		w.node.metrics.messagesRefused.Add(1)
-	}
 }
 
 func (w *worker) propose(p *proposal) {
@@ -416,7 +401,7 @@ func (w *worker) send(r *replica, ms []*raftpb.Message) {
 	for _, m := range ms {
 		to := raftyard.ReplicaID(m.GetTo())
 		nodeID := r.nodeOf(to)
-		if nodeID == 0 {
+		if nodeID == 0 || r.isLost(to) {
 			w.node.metrics.messagesUnaddressed.Add(1)
 			w.reportLost(r, m)
 			continue

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/raftyard/raftyard/internal/simdisk"
 	"github.com/raftyard/raftyard/internal/world"
 	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/storage"
 	"github.com/raftyard/raftyard/test/sim/internal/check"
 	"github.com/raftyard/raftyard/test/sim/internal/turns"
 	"github.com/raftyard/raftyard/transport"
@@ -205,7 +207,7 @@ func (h *host) config() node.Config {
 
 // opened hears that all replicas are open, before anything is sent.
 func (h *host) opened(examine func() world.Examined) {
-	if h.wiped {
+	if h.stale {
 		return // to the others it must be as if it were not there
 	}
 	h.examine = examine
@@ -344,6 +346,9 @@ func (h *host) look() {
 		return
 	}
 	h.seen = h.examine()
+	if h.wiped {
+		h.hideFounder()
+	}
 	for i := range h.seen.Replicas {
 		if r := &h.seen.Replicas[i]; h.broken && r.Fault != nil {
 			h.w.check.Excuse(check.Identity{
@@ -351,6 +356,19 @@ func (h *host) look() {
 			})
 		}
 	}
+}
+
+// hideFounder leaves the replica of the system group out that a founding node makes in an
+// empty directory. It has the id of the one that is lost, and must be as if it were not
+// there.
+func (h *host) hideFounder() {
+	founder := func(g raftyard.GroupID, id raftyard.ReplicaID) bool {
+		return g == raftyard.SystemGroup && int(id) <= len(h.w.hosts)
+	}
+	h.seen.Replicas = slices.DeleteFunc(slices.Clone(h.seen.Replicas),
+		func(r world.Replica) bool { return founder(r.Group, r.ID) })
+	h.seen.Stored = slices.DeleteFunc(slices.Clone(h.seen.Stored),
+		func(r storage.Replica) bool { return founder(r.Group, r.ID) })
 }
 
 // replica returns what is seen of the node's replica of a group.

@@ -1,0 +1,142 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/mutant"
+	"github.com/raftyard/raftyard/internal/wire"
+)
+
+// A founding node makes its replica of the system group by itself. If its directory is
+// wiped it does so again, and has the same replica, which has forgotten what it promised.
+// In a cluster that runs everybody knows the directory that it had. In the first moments
+// nobody may: with a founder that was down all the time, the wiped one would found the
+// cluster a second time. So a founder takes no part in the system group before more than
+// half of the other founders, of those who vote, have noted its directory durably: whoever
+// is asked after a wipe by as many is asked by one that knows. A founder that comes later,
+// when not so many are there any more, is registered by those who lead by then; the first
+// directory that is registered is the one that may take part.
+
+const (
+	// foundingEvery is how often a founder asks whether it is known.
+	foundingEvery = 20 * time.Millisecond
+	// foundingPatience is after how long the log says for whom it waits.
+	foundingPatience = 3 * time.Second
+)
+
+// founding is whether this node's replica of the system group waits to be known.
+type founding struct{ waits atomic.Bool }
+
+// waitsToFound reports whether a replica must not take part in its group yet.
+func (n *Node) waitsToFound(r *replica) bool {
+	return r.group == raftyard.SystemGroup && n.founding.waits.Load()
+}
+
+// beginFounding looks at the replica of the system group that was opened: one that has
+// only the beginning waits, unless it is noted that it may take part.
+func (n *Node) beginFounding(r *replica) {
+	self := n.noted.of(n.cfg.ID)
+	_, last := r.log.Bounds()
+	n.founding.waits.Store(r.meta.State.Index == 1 && last == 1 &&
+		(self.Store != n.ownStore() || self.First != n.ownStore()) &&
+		len(n.otherFounders()) > 0 && !mutant.On(mutant.WipedVotes))
+}
+
+// otherFounders are the nodes that vote in the system group from its beginning.
+func (n *Node) otherFounders() []raftyard.NodeID {
+	var ids []raftyard.NodeID
+	d := n.systemDescriptor()
+	for _, m := range d.Members {
+		if m.Role == group.Voter && m.Node != n.cfg.ID {
+			ids = append(ids, m.Node)
+		}
+	}
+	return ids
+}
+
+// becomeKnown asks the other founders until this node may take part.
+func (n *Node) becomeKnown() {
+	began, said := n.world.now(), false
+	for n.founding.waits.Load() && n.running.Err() == nil {
+		ok, missing := n.isKnown(n.running)
+		if ok {
+			n.noted.meet(knownStore{
+				Node: n.cfg.ID, Store: n.ownStore(), First: n.ownStore(),
+				Boot: n.store.Identity().Boot,
+			})
+			n.lifecycle.poke()
+			n.founding.waits.Store(false)
+			n.bootstrapElection()
+			return
+		}
+		if !said && n.world.now().Sub(began) > foundingPatience {
+			said = true
+			n.logger.Warn("this node waits for the others that found the cluster",
+				stepAttr(fmt.Sprint(missing)))
+		}
+		if !n.world.sleep(n.running, foundingEvery) {
+			return
+		}
+	}
+}
+
+// isKnown reports whether this node's directory is noted by enough founders, or is the
+// first one that is registered for it. If not, missing are those who have not said so.
+func (n *Node) isKnown(ctx context.Context) (ok bool, missing []raftyard.NodeID) {
+	others, own := n.otherFounders(), n.ownStore().String()
+	answers := make([]knownAnswer, len(others))
+	asks := make([]func(), 0, len(others))
+	for i, id := range others {
+		asks = append(asks, func() {
+			short, cancel := n.world.withTimeout(ctx, time.Second)
+			defer cancel()
+			body := wire.AppendUvarint(nil, uint64(n.cfg.ID))
+			if n.askJSON(short, id, askKnown, body, &answers[i]) != nil {
+				answers[i] = knownAnswer{}
+			}
+		})
+	}
+	n.world.all("ask who knows this node", asks)
+	noted := 0
+	for i, a := range answers {
+		switch {
+		case a.First == own && a.Registered:
+			return true, nil
+		case a.First == own:
+			noted++
+		default:
+			missing = append(missing, others[i])
+		}
+	}
+	return noted > len(others)/2, missing
+}
+
+// knownAnswer is what a node knows of another.
+type knownAnswer struct {
+	First      string `json:"first"` // data directory; empty: none
+	Registered bool   `json:"registered"`
+}
+
+// serveKnown tells what this node has noted of another durably, or the registry says.
+func (n *Node) serveKnown(id raftyard.NodeID) knownAnswer {
+	if rec, _ := n.registry.Node(id); !rec.First.IsZero() {
+		return knownAnswer{First: rec.First.String(), Registered: true}
+	}
+	if k := n.noted.of(id); !k.First.IsZero() {
+		return knownAnswer{First: k.First.String()}
+	}
+	return knownAnswer{}
+}
+
+// replicaStore is the directory to which this node's replicas are bound.
+func (n *Node) replicaStore() raftyard.StoreID {
+	if mutant.On(mutant.WipedVotes) {
+		return raftyard.StoreID{}
+	}
+	return n.ownStore()
+}

@@ -1,0 +1,190 @@
+package node
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/node/registry"
+	"github.com/raftyard/raftyard/storage"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// noted are the data directories of nodes, and their starts, as this node has noted
+// them durably. The registry is in memory: after a start it knows only what is
+// certainly committed, which may be less than before, and must not forget with whom it
+// had to do.
+type noted struct {
+	now atomic.Pointer[notes]
+
+	mu  sync.Mutex
+	met map[raftyard.NodeID]knownStore // who has come and is not noted yet
+}
+
+// notes are what is noted at one time. They never change.
+type notes struct {
+	list []knownStore // by node
+	at   uint64       // the version of the registry that was last taken in
+}
+
+func (k *noted) load() notes {
+	if now := k.now.Load(); now != nil {
+		return *now
+	}
+	return notes{}
+}
+
+// of returns what is noted of a node, or zero.
+func (ns notes) of(id raftyard.NodeID) knownStore {
+	i, ok := ns.find(id)
+	if !ok {
+		return knownStore{}
+	}
+	return ns.list[i]
+}
+
+func (ns notes) find(id raftyard.NodeID) (int, bool) {
+	return slices.BinarySearchFunc(ns.list, id, func(s knownStore, id raftyard.NodeID) int {
+		return cmp.Compare(s.Node, id)
+	})
+}
+
+func (k *noted) of(id raftyard.NodeID) knownStore { return k.load().of(id) }
+
+// Noted implements [world.Starts].
+func (k *noted) Noted(id raftyard.NodeID) uint64 { return k.of(id).Boot }
+
+// set says that notes are durable.
+func (k *noted) set(ns notes) {
+	k.now.Store(&ns)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id, m := range k.met {
+		if s := ns.of(id); s.Store != m.Store || s.Boot >= m.Boot {
+			delete(k.met, id)
+		}
+	}
+}
+
+// meet hears who has come.
+func (k *noted) meet(peer knownStore) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.met == nil {
+		k.met = make(map[raftyard.NodeID]knownStore)
+	}
+	if before := k.met[peer.Node]; before.Store != peer.Store || before.Boot < peer.Boot {
+		k.met[peer.Node] = peer
+	}
+}
+
+// merge returns notes with what is not in them yet: the directories of nodes as the
+// registry has them at a version, and those who have come. Of a node that the registry
+// does not know with a directory, the directory with which it comes first is taken.
+func (k *noted) merge(ns notes, nodes []registry.Node, version uint64) notes {
+	next := notes{list: slices.Clone(ns.list), at: ns.at}
+	if version >= ns.at { // it may be behind what was noted before the last start
+		for i := range nodes {
+			next.take(&nodes[i])
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, m := range k.met {
+		next.hear(m)
+	}
+	if !slices.Equal(next.list, ns.list) {
+		next.at = max(ns.at, version)
+	}
+	return next
+}
+
+// take takes in what the registry knows of a node.
+func (ns *notes) take(rec *registry.Node) {
+	if rec.Store.IsZero() {
+		return
+	}
+	i, ok := ns.find(rec.ID)
+	if !ok {
+		ns.list = slices.Insert(ns.list, i, knownStore{Node: rec.ID})
+	}
+	k := &ns.list[i]
+	if k.Store != rec.Store {
+		*k = knownStore{Node: rec.ID, Store: rec.Store}
+	}
+	k.First = rec.First
+	if k.Boot < rec.Boot {
+		k.Boot, k.Process = rec.Boot, raftyard.StoreID{}
+	}
+}
+
+// hear takes in who has come.
+func (ns *notes) hear(m knownStore) {
+	i, ok := ns.find(m.Node)
+	if !ok {
+		m.First = m.Store
+		ns.list = slices.Insert(ns.list, i, m)
+		return
+	}
+	k := &ns.list[i]
+	if k.Store == m.Store && (k.Boot < m.Boot || k.Boot == m.Boot && k.Process.IsZero()) {
+		k.Boot, k.Process = m.Boot, m.Process
+	}
+}
+
+// noteStores makes durable what was learned of nodes since the last time.
+func (n *Node) noteStores() {
+	r := n.replica(raftyard.SystemGroup)
+	if r == nil || n.mergeNotes(n.noted.load()).same(n.noted.load()) {
+		return
+	}
+	w := r.worker
+	w.box.control(func() {
+		w.guard(r, "note the nodes", func() {
+			have := r.meta.notes()
+			next := n.mergeNotes(have)
+			if next.same(have) {
+				return // that is being written
+			}
+			r.meta.Stores, r.meta.StoresAt = next.list, next.at
+			w.writes = append(w.writes, write{
+				group: r.group, update: storage.Update{Meta: r.meta.encode()},
+				done: func(err error) {
+					if err == nil {
+						n.noted.set(next)
+					}
+				},
+			})
+		})
+	})
+}
+
+func (n *Node) mergeNotes(ns notes) notes {
+	for {
+		version := n.registry.Version()
+		nodes := n.registry.Nodes()
+		if n.registry.Version() == version {
+			return n.noted.merge(ns, nodes, version)
+		}
+	}
+}
+
+func (ns notes) same(o notes) bool { return slices.Equal(ns.list, o.list) }
+
+// notes are what the record of the system group's replica has.
+func (m *meta) notes() notes { return notes{list: m.Stores, at: m.StoresAt} }
+
+// knownOf is the start of a node that a peer presents itself as.
+func knownOf(peer transport.Identity) knownStore {
+	return knownStore{
+		Node: peer.Node, Store: raftyard.StoreID(peer.Store), Boot: peer.Boot,
+		Process: raftyard.StoreID(peer.Process),
+	}
+}
+
+// is reports whether the start that is noted is the one that has come.
+func (s knownStore) is(peer knownStore) bool {
+	return s.Store == peer.Store && s.Boot == peer.Boot && s.Process == peer.Process
+}
