@@ -21,7 +21,8 @@ const (
 )
 
 // operate is one operator: somebody who moves groups, hands over leaderships, takes
-// snapshots, creates groups and deletes them, at random, whatever else goes on.
+// snapshots, drains nodes, has nodes follow groups, creates groups and deletes them, at
+// random, whatever else goes on.
 func (x *chaos) operate(dice *rand.Rand, operator uint64) {
 	for i := uint64(0); x.hold(within(dice, 50*time.Millisecond, 1200*time.Millisecond)); i++ {
 		n := x.some(dice, 1)[0]
@@ -30,18 +31,56 @@ func (x *chaos) operate(dice *rand.Rand, operator uint64) {
 		want := x.members(dice)
 		begun := time.Now()
 		switch draw := dice.IntN(100); {
-		case draw < 35:
+		case draw < 32:
 			a := n.Transfer(x.t.Context(), g, to, operatorTimeout)
 			x.done("transfer", begun, a, "group %d to node %d", g, to)
-		case draw < 65:
+		case draw < 62:
 			a := n.SetMembers(x.t.Context(), g, want, operatorTimeout)
 			x.done("members", begun, a, "group %d to %v and %v", g, want.Voters, want.Learners)
-		case draw < 90:
+		case draw < 82:
 			a := n.Snapshot(x.t.Context(), g, operatorTimeout)
 			x.done("snapshot", begun, a, "group %d on node %d", g, n.ID())
+		case draw < 86:
+			x.drained(dice, n, to)
+		case draw < 90:
+			x.follows(dice, n, g, to)
 		default:
 			x.passing(n, raftyard.GroupID(extraGroups+i*operators+operator), want)
 		}
+	}
+}
+
+// drained drains a node, and lets it lead again after a while.
+func (x *chaos) drained(dice *rand.Rand, n *cluster.Node, id raftyard.NodeID) {
+	begun := time.Now()
+	a := n.Drain(x.t.Context(), id, operatorTimeout)
+	x.done("drain", begun, a, "node %d", id)
+	x.hold(within(dice, 0, 5*time.Second))
+	begun = time.Now()
+	a = n.Undrain(x.t.Context(), id, operatorTimeout)
+	x.done("undrain", begun, a, "node %d", id)
+}
+
+// follows has a node follow a group for a while.
+func (x *chaos) follows(
+	dice *rand.Rand, n *cluster.Node, g raftyard.GroupID, id raftyard.NodeID,
+) {
+	begun := time.Now()
+	a := n.Attach(x.t.Context(), g, id, operatorTimeout)
+	x.done("attach", begun, a, "node %d to group %d", id, g)
+	x.hold(within(dice, 0, 3*time.Second))
+	begun = time.Now()
+	a = n.Detach(x.t.Context(), g, id, operatorTimeout)
+	x.done("detach", begun, a, "node %d from group %d", id, g)
+}
+
+// undrainAll lets every node lead again, whatever operators have left.
+func (x *chaos) undrainAll() {
+	x.t.Helper()
+	for _, n := range x.c.Nodes() {
+		cluster.Eventually(x.t, settleLimit, "the nodes may lead again", func() error {
+			return n.Undrain(x.t.Context(), n.ID(), operatorTimeout).Error()
+		})
 	}
 }
 

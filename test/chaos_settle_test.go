@@ -25,6 +25,7 @@ func (x *chaos) settle(before []uint64, end func()) {
 	mended := time.Now()
 	x.c.AwaitReady(startLimit)
 	ready := time.Since(mended)
+	x.undrainAll()
 	slowest := x.progress(mended)
 	end()
 	x.report(before, row{"after the faults", fmt.Sprintf(

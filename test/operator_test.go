@@ -130,13 +130,13 @@ func (x *life) wantPlaced(t *testing.T) {
 // drain has a node lead nothing.
 func (x *life) drain(t *testing.T, n *cluster.Node) {
 	t.Helper()
-	if a := x.c.Node(4).Drain(t.Context(), n.ID()); a.Error() != nil {
+	if a := x.c.Node(4).Drain(t.Context(), n.ID(), moveLimit); a.Error() != nil {
 		t.Fatal(a)
 	}
 	x.wantLeadless(t, n)
 	x.step(t, fmt.Sprintf("node %d is drained", n.ID()))
 	x.wantLeadless(t, n)
-	if a := x.c.Node(4).Undrain(t.Context(), n.ID()); a.Error() != nil {
+	if a := x.c.Node(4).Undrain(t.Context(), n.ID(), moveLimit); a.Error() != nil {
 		t.Fatal(a)
 	}
 }
@@ -165,7 +165,7 @@ func (x *life) leave(t *testing.T, n *cluster.Node) {
 	if a := asked.Remove(t.Context(), n.ID(), false); a.Why != client.CodeNodeInUse {
 		t.Errorf("remove a node that is in use: %v", a)
 	}
-	if a := asked.Drain(t.Context(), n.ID()); a.Error() != nil {
+	if a := asked.Drain(t.Context(), n.ID(), moveLimit); a.Error() != nil {
 		t.Fatal(a)
 	}
 	if a := asked.Remove(t.Context(), n.ID(), false); a.Error() != nil {

@@ -61,16 +61,21 @@ func (n *Node) Forget(ctx context.Context, g raftyard.GroupID) Answer {
 }
 
 // Attach sends the request that has a node follow a group.
-func (n *Node) Attach(ctx context.Context, g raftyard.GroupID, to raftyard.NodeID) Answer {
+func (n *Node) Attach(
+	ctx context.Context, g raftyard.GroupID, to raftyard.NodeID, timeout time.Duration,
+) Answer {
 	return n.Do(ctx, Request{
-		Method: http.MethodPut, Path: GroupPath(g, "/learners/"+to.String()),
+		Method: http.MethodPut, Path: GroupPath(g, "/learners/"+to.String()), Timeout: timeout,
 	})
 }
 
 // Detach sends the request that ends that.
-func (n *Node) Detach(ctx context.Context, g raftyard.GroupID, from raftyard.NodeID) Answer {
+func (n *Node) Detach(
+	ctx context.Context, g raftyard.GroupID, from raftyard.NodeID, timeout time.Duration,
+) Answer {
 	return n.Do(ctx, Request{
 		Method: http.MethodDelete, Path: GroupPath(g, "/learners/"+from.String()),
+		Timeout: timeout,
 	})
 }
 
@@ -85,13 +90,21 @@ func (n *Node) PutNode(ctx context.Context, other *Node) Answer {
 
 // Drain sends the request that has a node lead nothing, and Undrain the one that lets it
 // lead again.
-func (n *Node) Drain(ctx context.Context, id raftyard.NodeID) Answer {
-	return n.Do(ctx, Request{Method: http.MethodPost, Path: NodePath(id, "/drain")})
+func (n *Node) Drain(
+	ctx context.Context, id raftyard.NodeID, timeout time.Duration,
+) Answer {
+	return n.Do(ctx, Request{
+		Method: http.MethodPost, Path: NodePath(id, "/drain"), Timeout: timeout,
+	})
 }
 
 // Undrain is described at Drain.
-func (n *Node) Undrain(ctx context.Context, id raftyard.NodeID) Answer {
-	return n.Do(ctx, Request{Method: http.MethodPost, Path: NodePath(id, "/undrain")})
+func (n *Node) Undrain(
+	ctx context.Context, id raftyard.NodeID, timeout time.Duration,
+) Answer {
+	return n.Do(ctx, Request{
+		Method: http.MethodPost, Path: NodePath(id, "/undrain"), Timeout: timeout,
+	})
 }
 
 // Remove sends the request that has a node leave for ever.
