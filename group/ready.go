@@ -62,6 +62,7 @@ func (r *Replica) Advance() {
 	r.ready = false
 	r.view.settled = r.view.applied
 	r.rn.Advance(raft.Ready{})
+	r.takeOver()
 }
 
 // noteProposed learns where raft has put what was proposed at the beginning of the

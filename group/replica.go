@@ -31,6 +31,10 @@ type Replica struct {
 
 	// outcomes wait for the next Output.
 	outcomes []Outcome
+
+	// takeover is the leader's wish to be followed by this replica, as long as that
+	// waits until raft has nothing to hand out; nil: there is none.
+	takeover *raftpb.Message
 }
 
 // A view is what the replica knows of raft, as of the last step. raft may have

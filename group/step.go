@@ -99,7 +99,26 @@ func (r *Replica) stepElection(m *raftpb.Message) error {
 	if r.state.IsZero() {
 		return fmt.Errorf("%w: %s from replica %d", ErrUninitialised, m.GetType(), m.GetFrom())
 	}
+	if m.GetType() == raftpb.MsgTimeoutNow && (r.ready || r.rn.HasReady()) {
+		r.takeover = m
+		return nil
+	}
 	return r.rn.Step(m)
+}
+
+// takeOver stands for election if the leader has wished so and all that came before the
+// wish is handed out. Raft forgets a wish that comes while a change of members is
+// committed and not applied; the leader would take no proposal until an election
+// timeout has passed. In a later term raft ignores it.
+func (r *Replica) takeOver() {
+	m := r.takeover
+	if m == nil || r.removed || r.rn.HasReady() {
+		return
+	}
+	r.takeover = nil
+	if err := r.rn.Step(m); err != nil {
+		r.fault(err, "raft refused a %s that Step did not", m.GetType())
+	}
 }
 
 func (r *Replica) stepAppend(m *raftpb.Message) error {
