@@ -215,7 +215,7 @@ func detail(err, reason error) string {
 	text = strings.TrimPrefix(text, "kv: ")
 	var parts []string
 	for part := range strings.SplitSeq(text, ": ") {
-		if part = strings.TrimSpace(part); part != "" {
+		if part = strings.Trim(part, "; "); part != "" {
 			parts = append(parts, part)
 		}
 	}

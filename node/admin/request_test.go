@@ -120,6 +120,10 @@ func TestDetails(t *testing.T) {
 			fmt.Errorf("%w: node 2 at 127.0.0.1:9 is down", node.ErrTransfer),
 			"node 2 at 127.0.0.1:9 is down",
 		},
+		{
+			fmt.Errorf("group 7: %w; the last attempt: node 2 is down", node.ErrNoLeader),
+			"group 7: the last attempt: node 2 is down",
+		},
 		{node.ErrDiskFull, ""},
 		{
 			fmt.Errorf("%w: it has not read the registry yet", node.ErrNotReady),

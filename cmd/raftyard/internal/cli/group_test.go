@@ -67,7 +67,7 @@ func TestNodeRows(t *testing.T) {
 	})
 	want := []string{
 		"1|active|yes|-|-|3 (1 log-only)|0|ok|0 B|-|-",
-		"2|drained|no|-|-|0|0|-|-|-|a new directory; refused",
+		"2|drained|no|-|-|0|0|-|-|-|a new directory",
 		"3|leaving|yes|-|-|0|0|-|-|-|2 groups have a member here",
 	}
 	var rows []string

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -72,7 +73,7 @@ func nodesView(nodes []client.Node) view {
 		v.rows = append(v.rows, []string{
 			n.ID.String(), dash(n.State), live, dash(n.HTTP), dash(n.Peer),
 			replicas(n), strconv.Itoa(n.Leaders),
-			dash(n.DiskLevel), free(n), dash(labels(n.Labels)), dash(troubles(n)),
+			dash(n.DiskLevel), free(n), dash(labels(n.Labels)), dash(cmp.Or(n.Problem, n.LastError)),
 		})
 	}
 	return v
@@ -85,17 +86,6 @@ func replicas(n *client.Node) string {
 		text += fmt.Sprintf(" (%d log-only)", n.LogOnly)
 	}
 	return text
-}
-
-// troubles is what is not as it should be with a node.
-func troubles(n *client.Node) string {
-	var all []string
-	for _, text := range []string{n.Problem, n.LastError} {
-		if text != "" {
-			all = append(all, text)
-		}
-	}
-	return strings.Join(all, "; ")
 }
 
 // nodeView shows one node as a row.
