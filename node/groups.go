@@ -28,7 +28,7 @@ func (n *Node) CreateGroup(ctx context.Context, spec Spec) (created bool, err er
 	if err != nil {
 		return false, err
 	}
-	n.awaitMembers(ctx, rec, n.reachedByLive)
+	n.awaitMembers(ctx, rec, 0, n.reachedByLive)
 	return created, nil
 }
 
@@ -101,15 +101,17 @@ func (n *Node) command(ctx context.Context, cmd []byte) (registry.Result, error)
 }
 
 // awaitMembers waits until the group has a leader among its members, and is where
-// reached says; or until ctx ends, or the registry wants something else of the group.
+// reached says, at the given epoch or later: this node's replica may be behind, and be
+// where the group was long ago. It gives up when ctx ends, or the registry wants
+// something else of the group.
 func (n *Node) awaitMembers(
-	ctx context.Context, rec registry.Group,
+	ctx context.Context, rec registry.Group, epoch uint64,
 	reached func(group.Descriptor, registry.Group) bool,
 ) bool {
 	wait := pollEvery
 	for {
 		d, led, err := n.descriptorOf(ctx, rec)
-		if err == nil && led && reached(d, rec) {
+		if err == nil && led && d.Epoch >= epoch && reached(d, rec) {
 			return true
 		}
 		if n.superseded(&rec) || !n.world.sleep(ctx, wait) {
@@ -217,98 +219,6 @@ func (n *Node) reachedByLive(d group.Descriptor, rec registry.Group) bool {
 	slices.Sort(have.Learners)
 	return !d.IsJoint() && slices.Equal(have.Voters, rec.Voters) &&
 		slices.Equal(have.Learners, rec.Learners)
-}
-
-// SetMembers states which nodes shall hold a replica of the group. The decision
-// is durable when it returns without an error; the group's leader, whichever it
-// is by then, gets there: learners first, then one joint change. With wait,
-// SetMembers returns when the membership is reached, or ctx ends.
-func (n *Node) SetMembers(
-	ctx context.Context, g raftyard.GroupID, m Members, wait bool,
-) (GroupStatus, error) {
-	ctx, cancel := n.withDeadline(ctx)
-	defer cancel()
-	rec, err := n.wantMembers(ctx, g, m)
-	if err != nil {
-		return GroupStatus{}, err
-	}
-	if wait && !n.awaitMembers(ctx, rec, reached) {
-		why := "it is decided, but not reached within the deadline; the group goes on by itself"
-		if n.superseded(&rec) {
-			why = "it was decided, and since then the group is to have other members, or to go"
-		}
-		return GroupStatus{}, fmt.Errorf("group %d: %w: %s", g, ErrNotReached, why)
-	}
-	return n.Group(ctx, g)
-}
-
-func (n *Node) wantMembers(
-	ctx context.Context, g raftyard.GroupID, m Members,
-) (registry.Group, error) {
-	if len(m.Voters) == 0 {
-		return registry.Group{}, fmt.Errorf("%w: a group needs at least one voter", ErrInvalid)
-	}
-	rec, err := n.freshRecord(ctx, g)
-	if err != nil {
-		return rec, err
-	}
-	d, _, err := n.leaderDescriptor(ctx, rec)
-	if err != nil {
-		return rec, err
-	}
-	wanted := rec
-	wanted.Voters, wanted.Learners = sortedIDs(m.Voters), sortedIDs(m.Learners)
-	switch {
-	case m.ExpectEpoch != 0 && d.Epoch != m.ExpectEpoch:
-		return rec, fmt.Errorf("group %d: %w: it is at epoch %d, not %d",
-			g, ErrEpochMismatch, d.Epoch, m.ExpectEpoch)
-	case !reached(d, rec) && !sameMembers(&rec, &wanted) && !replaceable(d, m):
-		return rec, fmt.Errorf("group %d: %w: voters %v, learners %v are being brought in; "+
-			"wait for that, take it back, or name the epoch that you know of (%d)",
-			g, ErrChangeInProgress, rec.Voters, rec.Learners, d.Epoch)
-	}
-	if err = n.registerMembers(ctx, wanted.Voters, wanted.Learners); err != nil {
-		return rec, err
-	}
-	res, err := n.command(ctx, registry.EncodeWantMembers(registry.WantMembers{
-		ID: g, Incarnation: rec.Incarnation, IfVersion: rec.Version,
-		Voters: wanted.Voters, Learners: wanted.Learners,
-	}))
-	switch {
-	case err != nil:
-		return rec, err
-	case res.Code == registry.OK:
-		return res.Group, nil
-	case res.Code == registry.Stale:
-		return rec, fmt.Errorf("group %d: %w: somebody else has just changed it",
-			g, ErrChangeInProgress)
-	case res.Code == registry.NotFound:
-		return rec, fmt.Errorf("group %d: %w", g, ErrGroupNotFound)
-	default:
-		return rec, fmt.Errorf("%w: group %d: %s", ErrInvalid, g, res.Detail)
-	}
-}
-
-// replaceable reports whether a change that is under way may be replaced by m: it
-// takes the change back, to the voters that there are, or it is made by somebody
-// who knows how far the change has come.
-func replaceable(d group.Descriptor, m Members) bool {
-	if d.IsJoint() {
-		return false
-	}
-	have := wantOf(d)
-	slices.Sort(have.Voters)
-	return m.ExpectEpoch == d.Epoch || slices.Equal(have.Voters, sortedIDs(m.Voters))
-}
-
-func sameMembers(a, b *registry.Group) bool {
-	return slices.Equal(a.Voters, b.Voters) && slices.Equal(a.Learners, b.Learners)
-}
-
-func sortedIDs(ids []raftyard.NodeID) []raftyard.NodeID {
-	ids = slices.Clone(ids)
-	slices.Sort(ids)
-	return ids
 }
 
 // leaderDescriptor asks the group's leader itself.

@@ -186,6 +186,12 @@ func visible(s string) bool {
 	return true
 }
 
+// CheckMembers returns why no group can have such members, on whatever nodes: nil, or what
+// the registry would say. The lists must be sorted.
+func CheckMembers(voters, learners []raftyard.NodeID) error {
+	return checkMembers(voters, learners)
+}
+
 // checkMembers expects sorted lists.
 func checkMembers(voters, learners []raftyard.NodeID) error {
 	if len(voters) == 0 {
