@@ -173,16 +173,24 @@ func (pl planner) transfer() (Step, bool) {
 }
 
 // handOver gives the leadership to the one of some voters that has most of the log,
-// or waits until one has caught up.
+// or waits until one has caught up. One that has just not taken it, as it may reach the
+// leader and nobody else, is passed over: proposals wait while an offer lasts.
 func (pl planner) handOver(eligible func(Member) bool) Step {
-	var best raftyard.ReplicaID
+	var best, declined raftyard.ReplicaID
 	for _, m := range pl.d.Voters() {
-		if m.ID != pl.self && eligible(m) && pl.caughtUp(m.ID) &&
-			(best == 0 || pl.progress[m.ID].Match > pl.progress[best].Match) {
+		switch {
+		case m.ID == pl.self || !eligible(m) || !pl.caughtUp(m.ID):
+		case pl.progress[m.ID].Declined:
+			declined = m.ID
+		case best == 0 || pl.progress[m.ID].Match > pl.progress[best].Match:
 			best = m.ID
 		}
 	}
-	if best == 0 {
+	switch {
+	case best == 0 && declined != 0:
+		return pl.wait("replica %d has not taken the leadership when it was offered; "+
+			"it is asked again later", declined)
+	case best == 0:
 		return pl.wait("no voter that stays has caught up to take the leadership")
 	}
 	return Step{

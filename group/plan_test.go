@@ -228,6 +228,9 @@ func TestPlan(t *testing.T) {
 		behind []raftyard.ReplicaID
 		gone   []raftyard.ReplicaID // behind, and not heard of
 
+		// Those that have not taken the leadership lately.
+		declined []raftyard.ReplicaID
+
 		// Unless both are nil, directories are known: nodes that have had another one than
 		// now, and nodes whose directory is not known.
 		lost, unknown []raftyard.NodeID
@@ -325,6 +328,38 @@ func TestPlan(t *testing.T) {
 		{
 			name: "demote the leader", d: testDescriptor(Voter, Voter), self: 1,
 			want: Want{Voters: nodes(2), Learners: nodes(1)}, step: StepTransfer, to: 2,
+		},
+		{
+			name: "hand over to one that has not declined", self: 1,
+			d:    testDescriptor(Voter, Voter, Voter, Learner),
+			want: Want{Voters: nodes(2, 3, 4)}, declined: replicas(2), step: StepTransfer, to: 3,
+		},
+		{
+			name: "wait when all have declined", d: testDescriptor(Voter, Voter, Voter), self: 1,
+			want: Want{Voters: nodes(2, 3)}, declined: replicas(2, 3), step: StepWait,
+			why: "asked again later",
+		},
+		{
+			name: "one that is behind is not waited for as one that has declined", self: 1,
+			d:    testDescriptor(Voter, Voter, Voter),
+			want: Want{Voters: nodes(2, 3)}, behind: replicas(2, 3), declined: replicas(2),
+			step: StepWait, why: "caught up",
+		},
+		{
+			name: "in a joint configuration too", d: testDescriptor(Outgoing, Incoming, Incoming),
+			self: 1, want: Want{Voters: nodes(2, 3)}, declined: replicas(2),
+			step: StepTransfer, to: 3,
+		},
+		{
+			name: "who has declined still counts as alive", d: testDescriptor(Voter, Voter, Voter),
+			self: 1, want: Want{Voters: nodes(1, 2)}, declined: replicas(2), step: StepChange,
+			next: "1@1 voter, 2@2 voter",
+		},
+		{
+			name: "an unwanted learner goes first", self: 1,
+			d:    testDescriptor(Voter, Voter, Learner),
+			want: Want{Voters: nodes(2)}, declined: replicas(2), step: StepChange,
+			next: "1@1 voter, 2@2 voter",
 		},
 		{
 			name: "drop an unwanted learner", d: testDescriptor(Voter, Learner), self: 1,
@@ -430,6 +465,11 @@ func TestPlan(t *testing.T) {
 			}
 			for _, id := range tt.gone {
 				p[id] = Progress{Match: 10}
+			}
+			for _, id := range tt.declined {
+				q := p[id]
+				q.Declined = true
+				p[id] = q
 			}
 			if tt.lost != nil || tt.unknown != nil {
 				tt.want.Stores = testStores(tt.lost, tt.unknown)

@@ -71,6 +71,9 @@ type Progress struct {
 	Learner      bool
 	// PendingSnapshot is the index of a snapshot on its way, or zero.
 	PendingSnapshot uint64
+	// Declined: it was offered the leadership lately and has not taken it. Raft does not
+	// know; whoever makes the offers says so to [Plan].
+	Declined bool
 }
 
 // Status returns the replica's status. It allocates: it is for people and for

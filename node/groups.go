@@ -255,54 +255,6 @@ func (n *Node) freshRecord(ctx context.Context, g raftyard.GroupID) (registry.Gr
 	return rec, err
 }
 
-// TransferLeader hands the leadership of a group to the node to. It returns when
-// that has happened, or says why it has not.
-func (n *Node) TransferLeader(ctx context.Context, g raftyard.GroupID, to raftyard.NodeID) error {
-	ctx, cancel := n.withDeadline(ctx)
-	defer cancel()
-	body := wire.AppendUvarint(wire.AppendUvarint(nil, uint64(g)), uint64(to))
-	return n.atLeader(ctx, g, func(at raftyard.NodeID) error {
-		if at == n.cfg.ID {
-			return n.transferLocal(ctx, g, to)
-		}
-		_, err := n.ask(ctx, at, askTransfer, body)
-		return err
-	})
-}
-
-func (n *Node) transferLocal(ctx context.Context, g raftyard.GroupID, to raftyard.NodeID) error {
-	r, err := n.serving(g)
-	if err != nil {
-		return err
-	}
-	patience := 2 * n.cfg.ElectionTicks
-	for {
-		err = n.tryTransfer(ctx, r, to)
-		if patience--; !errors.Is(err, errNotYet) || patience < 0 {
-			return err
-		}
-		if !n.world.sleep(ctx, n.cfg.TickInterval) {
-			return err
-		}
-	}
-}
-
-func (n *Node) tryTransfer(ctx context.Context, r *replica, to raftyard.NodeID) error {
-	done, err := n.transferHere(r, to)
-	if err != nil {
-		return err
-	}
-	err, from := await(n.world, done, r.gone, ctx.Done())
-	switch from {
-	case fromFirst:
-		err = fmt.Errorf("%w: %w", ErrTransfer, r.goneReason())
-	case fromSecond:
-		err = fmt.Errorf("%w: not done within the deadline: %w", ErrUnknownOutcome, ctx.Err())
-	case fromValues:
-	}
-	return err
-}
-
 // TakeSnapshot takes a snapshot of the group now: on this node if it has a
 // replica, or else at the leader.
 func (n *Node) TakeSnapshot(ctx context.Context, g raftyard.GroupID) (SnapshotInfo, error) {

@@ -119,6 +119,7 @@ type steering struct {
 	unmet    bool   // the plan is not done
 	why      string
 	transfer *transfer
+	offers   offers
 }
 
 // byGroup orders replicas by their groups.

@@ -324,6 +324,7 @@ func (r *replica) fillStatus(st *RaftStatus) {
 	st.Queued, st.Inflight, st.WaitingReads = s.Queued, s.Inflight, s.Reads
 	st.ApplyQueue = r.machine.queued()
 	st.Transferee = uint64(s.Transferee)
+	st.Installing = r.staged != nil || r.out.Install != nil || r.receiving.Load()
 	st.DurableApplied = r.meta.Floor.Index
 	st.Steering = r.steering.why
 	for id, p := range s.Progress {

@@ -124,15 +124,18 @@ type PeerProgress struct {
 type RaftStatus struct {
 	Group GroupRef `json:"group"`
 	ReplicaStatus
-	Members        []MemberStatus `json:"members"`
-	Progress       []PeerProgress `json:"progress,omitempty"`
-	Queued         int            `json:"queued_proposals"`
-	Inflight       int            `json:"inflight_proposals"`
-	WaitingReads   int            `json:"waiting_reads"`
-	ApplyQueue     int            `json:"apply_queue"`
-	Transferee     uint64         `json:"transferee,omitempty"`
-	DurableApplied uint64         `json:"durable_applied"`
-	NextReplica    uint64         `json:"next_replica"`
+	Members      []MemberStatus `json:"members"`
+	Progress     []PeerProgress `json:"progress,omitempty"`
+	Queued       int            `json:"queued_proposals"`
+	Inflight     int            `json:"inflight_proposals"`
+	WaitingReads int            `json:"waiting_reads"`
+	ApplyQueue   int            `json:"apply_queue"`
+	Transferee   uint64         `json:"transferee,omitempty"`
+	// Installing: the replica is receiving a snapshot, or its state machine is being
+	// restored from one.
+	Installing     bool   `json:"installing,omitempty"`
+	DurableApplied uint64 `json:"durable_applied"`
+	NextReplica    uint64 `json:"next_replica"`
 	// Steering is what the leader waits for on its way to the wanted members.
 	Steering string `json:"steering,omitempty"`
 }

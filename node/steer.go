@@ -1,10 +1,6 @@
 package node
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
-
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/node/registry"
@@ -12,14 +8,6 @@ import (
 
 // steerToken marks the membership changes that a leader makes by itself.
 type steerToken struct{}
-
-// transfer is a handover of leadership that somebody waits for.
-type transfer struct {
-	to    raftyard.ReplicaID
-	done  chan error // holds one
-	ticks int
-	tries int
-}
 
 // steerTo tells a replica what membership the registry wants for its group. It
 // matters only to the leader, whichever it is by then.
@@ -65,6 +53,7 @@ func (w *worker) steer(r *replica) {
 	}
 	want.Stores = w.node.known()
 	st := r.raft.Status()
+	s.offers.mark(st.Progress)
 	step := group.Plan(d, want, st.Progress, r.id)
 	s.unmet, s.why = step.Kind != group.StepDone, step.Why
 	switch step.Kind {
@@ -78,6 +67,8 @@ func (w *worker) steer(r *replica) {
 		if st.Transferee == 0 {
 			if err := r.raft.TransferLeader(step.To); err != nil {
 				s.why = err.Error()
+			} else {
+				s.offers.made(step.To)
 			}
 		}
 	case group.StepDone, group.StepWait:
@@ -117,115 +108,22 @@ func (w *worker) changed(r *replica, err error) {
 	w.node.noteChange()
 }
 
-// beginTransfer hands the leadership to a member, after checking that it can
-// take it. The answer comes when it has happened, or when it has not.
-func (w *worker) beginTransfer(r *replica, to raftyard.NodeID, done chan error) {
-	err := w.checkTransfer(r, to)
-	m, _ := r.meta.State.Descriptor.MemberOn(to)
-	if err == nil && m.ID == r.id {
-		done <- nil
-		return
-	}
-	if err == nil {
-		if err = r.raft.TransferLeader(m.ID); err != nil {
-			err = fmt.Errorf("%w: %w", ErrTransfer, err)
-		}
-	}
-	if err != nil {
-		done <- err
-		return
-	}
-	r.steering.transfer = &transfer{to: m.ID, done: done}
-	w.touch(r)
-}
-
-// checkTransfer returns why the node cannot be given the leadership.
-func (w *worker) checkTransfer(r *replica, to raftyard.NodeID) error {
-	m, ok := r.meta.State.Descriptor.MemberOn(to)
-	st := r.raft.Status()
-	p := st.Progress[m.ID]
-	switch {
-	case st.Role != group.Leader:
-		return &NotLeaderError{Group: r.group, Leader: r.nodeOf(st.Leader)}
-	case !ok:
-		return fmt.Errorf("%w: node %d is not a member of group %d", ErrTransfer, to, r.group)
-	case m.ID == r.id:
-		return nil
-	case w.node.isDrained(to):
-		return fmt.Errorf("%w: node %d is drained", ErrTransfer, to)
-	case m.Role != group.Voter && m.Role != group.Incoming:
-		return fmt.Errorf("%w: node %d is a %v", ErrTransfer, to, m.Role)
-	case r.steering.transfer != nil || st.Transferee != 0:
-		return fmt.Errorf("%w: another transfer is under way", ErrTransfer)
-	case !p.RecentActive:
-		return fmt.Errorf("%w: node %d does not answer%w", ErrTransfer, to, errNotYet)
-	case p.Match+maxTransferLag < st.Last:
-		return fmt.Errorf("%w: node %d is %d entries behind%w",
-			ErrTransfer, to, st.Last-p.Match, errNotYet)
-	}
-	return nil
-}
-
-// errNotYet marks a reason that may be gone in a moment: raft forgets who was
-// active at every election timeout, and a new member catches up. It has no text.
-var errNotYet = errors.New("")
-
-// maxTransferTries is how often a transfer is begun again that raft gave up.
-const maxTransferTries = 3
-
-// maxTransferLag is how far behind a member may be that is to take over.
-const maxTransferLag = 1000
-
-// tickTransfer ends a transfer that has happened, or has failed.
-func (w *worker) tickTransfer(r *replica) {
-	t := r.steering.transfer
-	if t == nil {
-		return
-	}
-	t.ticks++
-	st := r.raft.Status()
-	var err error
-	switch {
-	case st.Leader == t.to:
-	case t.ticks > (maxTransferTries+1)*w.node.cfg.ElectionTicks:
-		err = fmt.Errorf("%w: replica %d has not taken over in time", ErrTransfer, t.to)
-	case st.Role == group.Leader && st.Transferee == 0:
-		// Raft gave up, as it does after an election timeout.
-		if t.tries++; t.tries < maxTransferTries {
-			if err = r.raft.TransferLeader(t.to); err == nil {
-				return
-			}
-		}
-		err = fmt.Errorf("%w: replica %d did not take over: %w", ErrTransfer, t.to,
-			cmp.Or(err, errors.New("it did not win an election in time")))
-	case st.Role != group.Leader && st.Leader != 0:
-		err = fmt.Errorf("%w: replica %d leads now", ErrTransfer, st.Leader)
-	default:
-		return
-	}
-	r.steering.transfer = nil
-	t.done <- err
-}
-
 func (n *Node) isClosing() bool {
 	return isClosed(n.closing)
 }
 
-// transferHere has the worker hand the leadership over; the channel gets the answer.
-func (n *Node) transferHere(r *replica, to raftyard.NodeID) (chan error, error) {
-	done := make(chan error, 1)
-	ok := r.worker.box.control(func() {
-		err := errors.Join(ErrFaulty, errNotServing)
-		r.worker.guard(r, "transfer leadership", func() {
-			err = nil
-			r.worker.beginTransfer(r, to, done)
-		})
-		if err != nil {
-			done <- err
-		}
-	})
-	if !ok {
-		return nil, ErrClosed
-	}
-	return done, nil
+// leaderChanged publishes who leads.
+func (w *worker) leaderChanged(r *replica, lc group.LeaderChange) {
+	r.leader = lc
+	r.steering.offers.led(lc.Leader, r.id, w.node.cfg.ElectionTicks)
+	r.publish()
+	w.node.noteLeader(r)
+	w.steer(r)
+}
+
+// stateChanged publishes a descriptor that is durable now.
+func (w *worker) stateChanged(r *replica) {
+	r.publish()
+	w.node.noteChange()
+	w.steer(r)
 }

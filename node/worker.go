@@ -172,6 +172,7 @@ func (w *worker) tick() {
 			}
 			w.tickTold(r)
 			w.tickTransfer(r)
+			w.tickOffers(r)
 			w.tickHealth(r)
 			w.tickOwn(r)
 			w.tickHandBack(r)
@@ -446,19 +447,4 @@ func (w *worker) serveReads(r *replica) {
 	}
 	clear(r.reads[len(kept):])
 	r.reads = kept
-}
-
-// leaderChanged publishes who leads.
-func (w *worker) leaderChanged(r *replica, lc group.LeaderChange) {
-	r.leader = lc
-	r.publish()
-	w.node.noteLeader(r)
-	w.steer(r)
-}
-
-// stateChanged publishes a descriptor that is durable now.
-func (w *worker) stateChanged(r *replica) {
-	r.publish()
-	w.node.noteChange()
-	w.steer(r)
 }
