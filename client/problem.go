@@ -30,7 +30,7 @@ const (
 	CodeNotReached      = "not_reached" // it is decided, and goes on by itself
 	CodeTransferFailed  = "transfer_failed"
 	CodeNoQuorum        = "no_quorum"         // a majority of the voters cannot be reached
-	CodeUnhealthy       = "unhealthy_members" // the wanted voters could not go on
+	CodeUnhealthy       = "unhealthy_members" // no majority of the wanted voters is alive
 	CodeNodeInUse       = "node_in_use"       // it still holds members of groups
 	CodeNodeRemoved     = "node_removed"      // its id is spent
 	CodeNoState         = "no_state"          // it is led by a replica that only has the log

@@ -21,7 +21,7 @@ type Members struct {
 	Voters      []raftyard.NodeID `json:"voters"`
 	Learners    []raftyard.NodeID `json:"learners,omitempty"`
 	ExpectEpoch uint64            `json:"expect_epoch,omitempty"` // zero: any
-	// Force takes members that are down, too, as long as the group can still get there.
+	// Force takes voters of whom no majority is alive.
 	Force bool `json:"force,omitempty"`
 }
 

@@ -45,8 +45,8 @@ func (a *app) memberSetCommand() *cobra.Command {
 		Short: "Say which nodes shall hold a group",
 		Long: `Say which nodes shall hold a group. The group gets there by itself: new members are
 filled first, then the voters change together, then old members go. With --wait the command
-returns when it is there, and says meanwhile what the group waits for. Voters that would
-have no majority that lives are refused unless --force is given.`,
+returns when it is there, and says meanwhile what the group waits for. Voters of whom no
+majority is alive are refused unless --force is given.`,
 		Example: `  raftyard member set 7 --voters 2,3,4 --wait
   raftyard member set 7 --voters 1,2,3 --learners 4 --expect-epoch 5`,
 		Args: wantArgs,
@@ -75,7 +75,7 @@ have no majority that lives are refused unless --force is given.`,
 	flags.Var(&nodes.voters, "voters", "nodes that shall vote, such as 1,2,3 (needed)")
 	flags.Var(&nodes.learners, "learners", "nodes that shall only follow")
 	flags.Uint64Var(&m.ExpectEpoch, "expect-epoch", 0, "refuse when the group is at another epoch")
-	flags.BoolVar(&m.Force, "force", false, "take nodes that are down, too")
+	flags.BoolVar(&m.Force, "force", false, "also when no majority of the voters is alive")
 	flags.BoolVar(&wait, "wait", false, "return when the group has these members (see --timeout)")
 	mustBeGiven(cmd, "voters")
 	a.completeNodeFlag(cmd, "voters")
