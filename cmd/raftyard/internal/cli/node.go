@@ -73,7 +73,8 @@ func nodesView(nodes []client.Node) view {
 		v.rows = append(v.rows, []string{
 			n.ID.String(), dash(n.State), live, dash(n.HTTP), dash(n.Peer),
 			replicas(n), strconv.Itoa(n.Leaders),
-			dash(n.DiskLevel), free(n), dash(labels(n.Labels)), dash(cmp.Or(n.Problem, n.LastError)),
+			dash(n.DiskLevel), free(n), dash(labels(n.Labels)),
+			dash(cmp.Or(n.Problem, n.LastError)),
 		})
 	}
 	return v
