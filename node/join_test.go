@@ -194,10 +194,10 @@ func TestAddressOfOperator(t *testing.T) {
 	c.close(2)
 	c.open(2, nil)
 	c.awaitReady(2)
-	rec, _ := c.nodes[2].registry.Node(2)
-	if rec.Peer != c.peers[1].Addr || rec.Boot != 2 || rec.Labels["zone"] != "b" {
-		t.Errorf("after its start the node is registered as %+v", rec)
-	}
+	c.eventually("the node has said where it is", func() bool {
+		rec, _ := c.nodes[2].registry.Node(2)
+		return rec.Peer == c.peers[1].Addr && rec.Boot == 2 && rec.Labels["zone"] == "b"
+	})
 	for _, bad := range []NodeSpec{{ID: 0, Peer: "h:1"}, {ID: 9}, {ID: 9, Peer: "a b"}} {
 		if _, err := c.nodes[1].PutNode(t.Context(), bad); !errors.Is(err, ErrInvalid) {
 			t.Errorf("PutNode(%+v) = %v, want ErrInvalid", bad, err)

@@ -223,6 +223,7 @@ func (n *Node) openTransport(in *world.World) error {
 		Identity:        n.presents,
 		Listener:        n.cfg.Listener,
 		Listen:          n.cfg.Listen,
+		Advertise:       n.cfg.self().Addr,
 		Resolve:         n.resolve,
 		Admit:           n.admit,
 		Handler:         &handler{n},
@@ -237,19 +238,17 @@ func (n *Node) openTransport(in *world.World) error {
 	return nil
 }
 
-// resolve finds a node's address: in the registry, where it may have moved, or
-// else in the configuration. Where the two differ, the configured one is tried now
-// and then: when all nodes have moved at once, they must find each other before
-// anything can be registered. Whose an address is, the handshake tells.
-func (n *Node) resolve(id raftyard.NodeID) (string, bool) {
-	rec, ok := n.registry.Node(id)
+// resolve says where a node may be: where it says itself, where the registry has it, and
+// where the configuration does. Each of them may be the only one that is right: when all
+// nodes have moved at once, they must find each other before anything can be registered,
+// and one that has joined or moved may call before this node has heard of that.
+func (n *Node) resolve(id raftyard.NodeID, told string) []string {
+	rec, _ := n.registry.Node(id)
 	if rec.State == registry.NodeRemoved {
-		return "", false
+		return nil
 	}
-	if p, configured := n.cfg.peer(id); configured && p.Addr != rec.Peer && n.world.roll(3) == 0 {
-		return p.Addr, true
-	}
-	return rec.Peer, ok && rec.Peer != ""
+	configured, _ := n.cfg.peer(id)
+	return []string{told, rec.Peer, configured.Addr}
 }
 
 func (n *Node) genesisNodes() []registry.Node {

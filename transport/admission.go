@@ -26,6 +26,7 @@ type admission struct {
 // member is a node that is, or was, connected.
 type member struct {
 	Identity
+	told  string // where it has said last that it is reached
 	conns map[io.Closer]entered
 	idle  chan struct{} // closed when the last of conns has gone
 	turns *turns
@@ -245,6 +246,26 @@ func (a *admission) leave(node raftyard.NodeID, c io.Closer) {
 	if m := a.members[node]; m != nil {
 		a.removeLocked(m, c)
 	}
+}
+
+// tell hears where a node that was let in says that it is reached. One that says nothing
+// takes nothing back.
+func (a *admission) tell(node raftyard.NodeID, addr string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if m := a.members[node]; m != nil && addr != "" {
+		m.told = addr
+	}
+}
+
+// told returns where a node has said last that it is reached, or "".
+func (a *admission) told(node raftyard.NodeID) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if m := a.members[node]; m != nil {
+		return m.told
+	}
+	return ""
 }
 
 // identity returns what is known of a node.

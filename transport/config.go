@@ -36,9 +36,20 @@ type Config struct {
 	// up when ctx ends. Default: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
-	// Resolve returns the address of a node. It is asked before each attempt to
-	// connect, from several goroutines, and must not block.
-	Resolve func(node raftyard.NodeID) (addr string, ok bool)
+	// Advertise is the address at which others reach this node. Every handshake tells
+	// it: only who has dialled a connection sends on it, so somebody who is called and
+	// does not know the caller's address could not answer. At most 512 bytes. Empty:
+	// nothing is told.
+	Advertise string
+
+	// Resolve returns the addresses at which a node may be, the best one first, or none
+	// if it is not known, or not to be connected with; empty texts and repetitions count
+	// for nothing. told is where a process that speaks for the node, and was let in, has
+	// said last that it is reached, or empty. Attempts to connect go through the
+	// addresses in turn, and stay with one at which the node was found; whose an address
+	// is, the handshake tells. It is asked before each attempt, from several goroutines,
+	// and must not block.
+	Resolve func(node raftyard.NodeID, told string) (addrs []string)
 
 	// Admit, if set, is asked in each handshake, on either side, whether this node
 	// wants to have to do with the process that the peer presents itself as. What it
@@ -166,6 +177,8 @@ func (c Config) Validate() error {
 	check(c.Cluster != uuid.Nil, "Cluster must not be zero")
 	check(c.Store != uuid.Nil, "Store must not be zero")
 	check(c.Listen != "" || c.Listener != nil, "one of Listen and Listener must be set")
+	check(len(c.Advertise) <= maxAddress,
+		"Advertise has %d bytes, want at most %d", len(c.Advertise), maxAddress)
 	check(c.Resolve != nil, "Resolve must be set")
 	check(c.Handler != nil, "Handler must be set")
 	check(c.MaxFrameBytes >= minFrameBytes && c.MaxFrameBytes <= 1<<30,

@@ -11,12 +11,17 @@ import (
 // connect dials a peer and shakes hands as the dialler. On success the
 // connection is registered with the admission; leave must be called at its end.
 func (t *Transport) connect(
-	ctx context.Context, node raftyard.NodeID, class Class,
+	ctx context.Context, p *peer, class Class,
 ) (_ *frameConn, w welcome, err error) {
-	addr, ok := t.cfg.Resolve(node)
+	addr, ok := p.seeker.Next(p.addresses())
 	if !ok {
-		return nil, welcome{}, fmt.Errorf("no address of node %d is known", node)
+		return nil, welcome{}, fmt.Errorf("no address of node %d is known", p.node)
 	}
+	defer func() {
+		if err != nil {
+			p.seeker.Missed(addr)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.DialTimeout)
 	defer cancel()
 	defer func() {
@@ -32,7 +37,7 @@ func (t *Transport) connect(
 	stop := context.AfterFunc(ctx, func() { closeQuietly(raw) })
 	defer stop()
 
-	w, err = t.greet(raw, node, class, addr)
+	w, err = t.greet(raw, p.node, class, addr)
 	if err != nil {
 		closeQuietly(raw)
 		return nil, welcome{}, err
@@ -43,9 +48,10 @@ func (t *Transport) connect(
 		return nil, welcome{}, ref
 	}
 	if !stop() { // ctx has ended meanwhile, and raw is closed
-		t.admission.leave(node, raw)
+		t.admission.leave(p.node, raw)
 		return nil, welcome{}, net.ErrClosed
 	}
+	t.admission.tell(p.node, w.at)
 	return newFrameConn(raw, t.cfg.MaxFrameBytes, t.cfg.DeadAfter, &t.count), w, nil
 }
 
@@ -56,7 +62,7 @@ func (t *Transport) greet(
 	h := hello{
 		minVersion: minVersion, maxVersion: maxVersion,
 		class: class, from: t.self, expect: node, addr: addr,
-		maxFrame: uint64(t.cfg.MaxFrameBytes),
+		maxFrame: uint64(t.cfg.MaxFrameBytes), at: t.cfg.Advertise,
 	}
 	if err := writeHandshake(c, frameHello, encodeHello(&h), t.cfg.DialTimeout); err != nil {
 		return welcome{}, fmt.Errorf("handshake: %w", err)

@@ -27,12 +27,12 @@
 // bytes are in socket buffers.
 //
 // A connection begins with a handshake that carries cluster, node, store, boot
-// counter and protocol versions of both ends, and the node that the dialler
-// means to reach. Another cluster, another node than expected, a node that
-// talks to itself, a second process under the same node id, and a node that
-// runs an older copy of its directory are refused. A refusal by the acceptor reaches
-// the dialler, so both ends know why, and both log it at most once a minute; one by
-// the dialler, after the welcome, is known and logged only there.
+// counter and protocol versions of both ends, the node that the dialler means to
+// reach, and where each end is reached itself. Another cluster, another node than
+// expected, a node that talks to itself, a second process under the same node id,
+// and a node that runs an older copy of its directory are refused. A refusal by the
+// acceptor reaches the dialler, so both ends know why, and both log it at most once a
+// minute; one by the dialler, after the welcome, is known and logged only there.
 //
 // # What is promised
 //

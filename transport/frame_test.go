@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -104,8 +105,12 @@ func testProcess() Identity {
 func testHello() hello {
 	return hello{
 		minVersion: 1, maxVersion: 3, class: ClassRequest, from: testProcess(),
-		expect: 2, addr: "10.0.0.2:8701", maxFrame: 16 << 20,
+		expect: 2, addr: "10.0.0.2:8701", maxFrame: 16 << 20, at: "10.0.0.1:8701",
 	}
+}
+
+func testWelcome() welcome {
+	return welcome{version: 1, from: testProcess(), maxFrame: 16 << 20, at: "10.0.0.1:8701"}
 }
 
 func TestHandshakeRoundTrip(t *testing.T) {
@@ -117,7 +122,7 @@ func TestHandshakeRoundTrip(t *testing.T) {
 			t.Errorf("decodeHello = %+v, %v, want %+v", got, err, h)
 		}
 	}
-	w := welcome{version: 1, from: testProcess(), maxFrame: 1 << 20}
+	w := testWelcome()
 	if got, err := decodeWelcome(encodeWelcome(&w)); err != nil || got != w {
 		t.Errorf("decodeWelcome = %+v, %v, want %+v", got, err, w)
 	}
@@ -125,7 +130,28 @@ func TestHandshakeRoundTrip(t *testing.T) {
 	if got, err := decodeRefusal(encodeRefusal(ref)); err != nil || *got != *ref {
 		t.Errorf("decodeRefusal = %+v, %v, want %+v", got, err, ref)
 	}
+	// Nodes of the first releases do not say where they are.
+	first := len(body) - 1 - len(h.at)
+	h.at = ""
+	if got, err := decodeHello(body[:first]); err != nil || got != h {
+		t.Errorf("decodeHello of a first release = %+v, %v, want %+v", got, err, h)
+	}
+	body = encodeWelcome(&w)
+	body = body[:len(body)-1-len(w.at)]
+	w.at = ""
+	if got, err := decodeWelcome(body); err != nil || got != w {
+		t.Errorf("decodeWelcome of a first release = %+v, %v, want %+v", got, err, w)
+	}
+}
+
+func TestHelloThatIsCutOff(t *testing.T) {
+	h := testHello()
+	body := encodeHello(&h)
+	first := len(body) - 1 - len(h.at) // as long as one of a first release
 	for n := range body {
+		if n == first {
+			continue
+		}
 		if _, err := decodeHello(body[:n]); !errors.Is(err, wire.ErrMalformed) {
 			t.Errorf("decodeHello of the first %d bytes = %v, want ErrMalformed", n, err)
 		}
@@ -147,6 +173,25 @@ func TestHelloIsChecked(t *testing.T) {
 	}
 }
 
+// TestTellsNoEndlessAddress: what is remembered of a node is bounded.
+func TestTellsNoEndlessAddress(t *testing.T) {
+	endless := strings.Repeat("a", maxAddress+1)
+	h, w := testHello(), testWelcome()
+	h.at, w.at = "", ""
+	hello, welcome := encodeHello(&h), encodeWelcome(&w)
+	hello = wire.AppendString(hello[:len(hello)-1], endless)
+	welcome = wire.AppendString(welcome[:len(welcome)-1], endless)
+	if _, err := decodeHello(hello); !errors.Is(err, wire.ErrMalformed) {
+		t.Errorf("decodeHello = %v, want ErrMalformed", err)
+	}
+	if _, err := decodeWelcome(welcome); !errors.Is(err, wire.ErrMalformed) {
+		t.Errorf("decodeWelcome = %v, want ErrMalformed", err)
+	}
+	if err := (Config{Advertise: endless}).Validate(); !strings.Contains(err.Error(), "Advertise") {
+		t.Errorf("Validate = %v, want an error about Advertise", err)
+	}
+}
+
 func TestCommonVersion(t *testing.T) {
 	for _, tt := range []struct{ low, high, want uint64 }{
 		{1, 1, 1}, {1, 9, 1}, {0, 1, 1}, {2, 9, 0}, {0, 0, 0}, {5, 1, 0},
@@ -159,7 +204,7 @@ func TestCommonVersion(t *testing.T) {
 
 func FuzzHandshake(f *testing.F) {
 	h := testHello()
-	w := welcome{version: 1, from: testProcess(), maxFrame: 1 << 20}
+	w := testWelcome()
 	f.Add(encodeHello(&h))
 	f.Add(encodeWelcome(&w))
 	f.Add(encodeRefusal(refuse(RefusedClone, "text")))

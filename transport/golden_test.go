@@ -32,7 +32,7 @@ func goldenFrame(t *testing.T, d *datadriven.TestData) []byte {
 		h := testHello()
 		return append([]byte(magic), appendFrame(nil, frameHello, encodeHello(&h))...)
 	case "welcome":
-		w := welcome{version: 1, from: testProcess(), maxFrame: 16 << 20}
+		w := testWelcome()
 		return append([]byte(magic), appendFrame(nil, frameWelcome, encodeWelcome(&w))...)
 	case "refusal":
 		ref := refuse(RefusedCluster, "%s", strings.TrimSpace(d.Input))

@@ -60,6 +60,7 @@ type hello struct {
 	expect   raftyard.NodeID // whom the dialler wants to reach
 	addr     string          // where the dialler has reached the acceptor
 	maxFrame uint64          // greatest frame that the dialler takes
+	at       string          // where the dialler is reached; empty if it does not say
 }
 
 // welcome is the acceptor's answer to a hello that it accepts.
@@ -67,6 +68,7 @@ type welcome struct {
 	version  uint64
 	from     Identity
 	maxFrame uint64 // greatest frame that the acceptor takes
+	at       string // where the acceptor is reached; empty if it does not say
 }
 
 func appendIdentity(b []byte, p *Identity) []byte {
@@ -94,7 +96,21 @@ func encodeHello(h *hello) []byte {
 	b = appendIdentity(b, &h.from)
 	b = wire.AppendUvarint(b, uint64(h.expect))
 	b = wire.AppendString(b, truncate(h.addr, maxAddress))
-	return wire.AppendUvarint(b, h.maxFrame)
+	b = wire.AppendUvarint(b, h.maxFrame)
+	return wire.AppendString(b, truncate(h.at, maxAddress))
+}
+
+// readAddress reads where the sender is reached, which nodes of the first releases do
+// not say.
+func readAddress(r *wire.Reader) string {
+	if r.Len() == 0 {
+		return ""
+	}
+	addr := r.String()
+	if len(addr) > maxAddress {
+		r.Fail("address of %d bytes", len(addr))
+	}
+	return addr
 }
 
 // decodeHello reads a hello. What follows its known fields is ignored: later
@@ -109,6 +125,7 @@ func decodeHello(body []byte) (hello, error) {
 		expect:     raftyard.NodeID(r.Uvarint()),
 		addr:       r.String(),
 		maxFrame:   r.Uvarint(),
+		at:         readAddress(r),
 	}
 	switch {
 	case h.class < ClassRaft || h.class > ClassSnapshot:
@@ -129,12 +146,15 @@ func decodeHello(body []byte) (hello, error) {
 func encodeWelcome(w *welcome) []byte {
 	b := wire.AppendUvarint(nil, w.version)
 	b = appendIdentity(b, &w.from)
-	return wire.AppendUvarint(b, w.maxFrame)
+	b = wire.AppendUvarint(b, w.maxFrame)
+	return wire.AppendString(b, truncate(w.at, maxAddress))
 }
 
 func decodeWelcome(body []byte) (welcome, error) {
 	r := wire.NewReader(body)
-	w := welcome{version: r.Uvarint(), from: readIdentity(r), maxFrame: r.Uvarint()}
+	w := welcome{
+		version: r.Uvarint(), from: readIdentity(r), maxFrame: r.Uvarint(), at: readAddress(r),
+	}
 	switch {
 	case w.version < minVersion || w.version > maxVersion:
 		r.Fail("protocol version %d", w.version)
@@ -229,12 +249,14 @@ func (t *Transport) acceptHello(c net.Conn) (hello, error) {
 		version:  commonVersion(h.minVersion, h.maxVersion),
 		from:     t.self,
 		maxFrame: uint64(t.cfg.MaxFrameBytes),
+		at:       t.cfg.Advertise,
 	}
 	err = writeHandshake(c, frameWelcome, encodeWelcome(&w), t.cfg.DialTimeout)
 	if err != nil {
 		t.admission.leave(h.from.Node, c)
 		return hello{}, fmt.Errorf("handshake: %w", err)
 	}
+	t.admission.tell(h.from.Node, h.at)
 	return h, nil
 }
 

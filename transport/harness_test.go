@@ -108,7 +108,7 @@ func listenTCP(
 	t.Helper()
 	cfg := Config{
 		Identity: testIdentity(node), Listen: "127.0.0.1:0", Handler: h,
-		Resolve:      func(n raftyard.NodeID) (string, bool) { a, ok := book[n]; return a, ok },
+		Resolve:      resolveIn(book),
 		PingInterval: 20 * time.Millisecond, DeadAfter: 400 * time.Millisecond,
 		MinBackoff: 5 * time.Millisecond, MaxBackoff: 20 * time.Millisecond,
 		UnreachableInterval: 10 * time.Millisecond,

@@ -80,7 +80,7 @@ func (l *link) run() {
 		if ctx.Err() != nil {
 			break
 		}
-		conn, w, err := t.connect(ctx, l.peer.node, l.class)
+		conn, w, err := t.connect(ctx, l.peer, l.class)
 		if err == nil {
 			t.count.connects.Add(1)
 			s := &session{frameConn: conn, welcome: w, began: time.Now()}

@@ -69,7 +69,9 @@ func (m *Memory) Endpoint(cfg Config) (*MemoryEndpoint, error) {
 		cfg.Listen = MemoryAddr(cfg.Node)
 	}
 	if cfg.Resolve == nil {
-		cfg.Resolve = func(node raftyard.NodeID) (string, bool) { return MemoryAddr(node), true }
+		cfg.Resolve = func(node raftyard.NodeID, told string) []string {
+			return []string{told, MemoryAddr(node)}
+		}
 	}
 	cfg.Listener = nil
 	if err := cfg.withDefaults().Validate(); err != nil {

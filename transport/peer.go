@@ -3,11 +3,13 @@ package transport
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/seek"
 )
 
 // peer is what a transport has for one other node: a link for messages and one
@@ -20,6 +22,7 @@ type peer struct {
 	queue   *queue
 	batch   []Envelope // reused by fill
 	dropped atomic.Uint64
+	seeker  seek.Seeker // for connections of all classes
 
 	wanted   bool // something was sent; used by the raft link only
 	requests *requestCargo
@@ -49,9 +52,14 @@ func (p *peer) send(batch []Envelope) {
 	p.queue.push(batch, func(env *Envelope, why Reason) { p.t.discard(p, env, why) })
 }
 
+// addresses are where the node may be now.
+func (p *peer) addresses() []string {
+	return p.t.cfg.Resolve(p.node, p.t.admission.told(p.node))
+}
+
 func (p *peer) status() PeerStatus {
 	st := PeerStatus{Node: p.node, Dropped: p.dropped.Load()}
-	st.Addr, _ = p.t.cfg.Resolve(p.node)
+	st.Addr = p.seeker.Last()
 	st.Identity, _ = p.t.admission.identity(p.node)
 	st.QueueMessages, st.QueueBytes = p.queue.length()
 	p.mu.Lock()
@@ -71,7 +79,8 @@ type raftCargo peer
 
 func (c *raftCargo) wait(ctx context.Context) {
 	p := (*peer)(c)
-	if _, known := p.t.cfg.Resolve(p.node); known && p.wanted {
+	known := slices.ContainsFunc(p.addresses(), func(addr string) bool { return addr != "" })
+	if p.wanted && known {
 		return
 	}
 	select {

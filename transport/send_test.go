@@ -24,8 +24,8 @@ func (c *counter) HandleEnvelopes(_ Identity, batch []Envelope) {
 	}
 }
 
-func resolveIn(book map[raftyard.NodeID]string) func(raftyard.NodeID) (string, bool) {
-	return func(n raftyard.NodeID) (string, bool) { addr, ok := book[n]; return addr, ok }
+func resolveIn(book map[raftyard.NodeID]string) func(raftyard.NodeID, string) []string {
+	return func(n raftyard.NodeID, told string) []string { return []string{told, book[n]} }
 }
 
 // BenchmarkSend measures messages from Send at one node to the handler of

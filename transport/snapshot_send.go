@@ -63,7 +63,11 @@ func (t *Transport) sendSnapshot(ctx context.Context, env *Envelope, body io.Wri
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ErrUnreachable, context.Cause(ctx))
 	}
-	conn, w, err := t.connect(ctx, env.To.Node, ClassSnapshot)
+	p := t.peer(env.To.Node)
+	if p == nil {
+		return fmt.Errorf("%w: %w", ErrUnreachable, ErrClosed)
+	}
+	conn, w, err := t.connect(ctx, p, ClassSnapshot)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}

@@ -86,11 +86,10 @@ func (n *node) stop() {
 
 func storeOf(id raftyard.NodeID) uuid.UUID { return uuid.UUID{15: byte(id)} }
 
-func (c *cluster) resolve(id raftyard.NodeID) (string, bool) {
+func (c *cluster) resolve(id raftyard.NodeID, told string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	addr, ok := c.book[id]
-	return addr, ok
+	return []string{told, c.book[id]}
 }
 
 func (c *cluster) enter(id raftyard.NodeID, addr string) {

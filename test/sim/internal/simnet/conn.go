@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/seek"
 	"github.com/raftyard/raftyard/transport"
 )
 
@@ -41,7 +42,8 @@ type conn struct {
 	state connState
 	life  uint64 // of the present connection; what belongs to another is lost
 
-	addr     string    // at which it was dialled last
+	seeker   seek.Seeker
+	addr     string    // at which it was dialled last; empty: none was known
 	remote   *Endpoint // while up
 	since    time.Time
 	lastErr  error
@@ -71,6 +73,7 @@ func (c *conn) dial() {
 	c.state = dialling
 	c.life++
 	life, n := c.life, c.from.net
+	c.addr, _ = c.seeker.Next(c.from.cfg.Resolve(c.to, c.from.told[c.to]))
 	if c.fault().Cut {
 		n.s.After(n.cfg.DialTimeout, func() {
 			if c.life == life && c.state == dialling {
@@ -93,11 +96,9 @@ func (c *conn) shake() {
 		c.fail(errNoAnswer)
 		return
 	}
-	addr, known := c.from.cfg.Resolve(c.to)
-	c.addr = addr
-	remote := c.from.net.at(addr)
+	remote := c.from.net.at(c.addr)
 	switch {
-	case !known:
+	case c.addr == "":
 		c.fail(errNowhere)
 	case remote == nil:
 		c.fail(errRefused)
@@ -137,6 +138,9 @@ func (c *conn) release() {
 // fail ends an attempt or a connection. The next attempt comes after a pause.
 func (c *conn) fail(why error) {
 	wasUp := c.state == up
+	if !wasUp {
+		c.seeker.Missed(c.addr)
+	}
 	c.state, c.remote, c.lastErr = failing, nil, why
 	c.since = c.from.st.Now()
 	c.life++

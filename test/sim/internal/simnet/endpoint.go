@@ -22,6 +22,7 @@ type Endpoint struct {
 
 	conns  []*conn                                // by peer, in the order of ids
 	seen   map[raftyard.NodeID]transport.Identity // who has presented itself
+	told   map[raftyard.NodeID]string             // where they say that they are
 	closed bool
 
 	ctx      context.Context // ends with the endpoint
@@ -61,6 +62,7 @@ func (n *Network) Listen(st *turns.Station, cfg transport.Config) *Endpoint {
 	e := &Endpoint{
 		net: n, st: st, id: cfg.Identity, handler: cfg.Handler, cfg: cfg,
 		seen: make(map[raftyard.NodeID]transport.Identity),
+		told: make(map[raftyard.NodeID]string),
 	}
 	if e.cfg.MaxSnapshotsIn == 0 {
 		e.cfg.MaxSnapshotsIn = 4
@@ -70,7 +72,9 @@ func (n *Network) Listen(st *turns.Station, cfg transport.Config) *Endpoint {
 	}
 	e.cfg.Listen = cmp.Or(cfg.Listen, Address(e.id.Node))
 	if cfg.Resolve == nil {
-		e.cfg.Resolve = func(id raftyard.NodeID) (string, bool) { return Address(id), true }
+		e.cfg.Resolve = func(id raftyard.NodeID, told string) []string {
+			return []string{told, Address(id)}
+		}
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	n.ends[e.id.Node] = e
@@ -162,8 +166,17 @@ func introduce(a, b *Endpoint) error {
 	if err := a.judge(b.id); err != nil {
 		return err
 	}
-	a.seen[b.id.Node], b.seen[a.id.Node] = b.id, a.id
+	a.meet(b)
+	b.meet(a)
 	return nil
+}
+
+// meet hears who another endpoint is, and where.
+func (e *Endpoint) meet(other *Endpoint) {
+	e.seen[other.id.Node] = other.id
+	if at := other.cfg.Advertise; at != "" {
+		e.told[other.id.Node] = at
+	}
 }
 
 // judge says whether id may be the process that the node has now.

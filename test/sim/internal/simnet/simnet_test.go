@@ -482,6 +482,9 @@ func TestCloseWaitsForHandlers(t *testing.T) {
 func TestMoved(t *testing.T) {
 	r := newRig(t)
 	where := "elsewhere"
+	at := func(addr string) func(raftyard.NodeID, string) []string {
+		return func(raftyard.NodeID, string) []string { return []string{addr} }
+	}
 	r.crash()
 	st := r.s.NewStation("2", time.Unix(0, 0), 1)
 	r.end[2] = r.n.Listen(st, transport.Config{
@@ -494,9 +497,9 @@ func TestMoved(t *testing.T) {
 	if r.up(1, 2) {
 		t.Error("it is found where it was")
 	}
-	r.end[1].cfg.Resolve = func(raftyard.NodeID) (string, bool) { return where, true }
+	r.end[1].cfg.Resolve = at(where)
 	r.until(func() bool { return r.up(1, 2) })
-	r.end[1].cfg.Resolve = func(raftyard.NodeID) (string, bool) { return Address(1), true }
+	r.end[1].cfg.Resolve = at(Address(1))
 	r.end[1].known(2).fail(errBroken)
 	limit = r.s.Time() + 10*time.Second
 	r.s.At(int64(limit), func() {})
