@@ -153,6 +153,9 @@ func newSetup(c *Config, d *rand.Rand) setup {
 	}
 	lacks, lacking := d.IntN(3) == 0, d.Uint64()
 	s.guests = c.Guests
+	if c.LifeCycle {
+		s.guests = cmp.Or(s.guests, d.IntN(3))
+	}
 	s.nodes = cmp.Or(c.Nodes, s.nodes)
 	s.groups = cmp.Or(c.Groups, s.groups)
 	s.clients = cmp.Or(c.Clients, s.clients)

@@ -10,7 +10,7 @@ import (
 func TestScheduleIsText(t *testing.T) {
 	kinds := make(map[FaultKind]bool)
 	for seed := range uint64(300) {
-		cfg := Config{Seed: seed, LifeCycle: seed%2 != 0, Guests: int(seed % 3)}
+		cfg := Config{Seed: seed, LifeCycle: seed%2 != 0}
 		s := newSetup(&cfg, newDice(seed, streamSetup))
 		want := scheduleOf(&s, &cfg)
 		got, err := ParseSchedule("# a comment\n\n" + want.String())

@@ -349,11 +349,11 @@ func (m *lifeMaker) drain(at time.Duration) {
 	}
 }
 
-// move has all nodes move at the same time. One of them alone could tell nobody where it
-// is if the others have no majority without it.
+// move has a node move, or all at the same time.
 func (m *lifeMaker) move(at time.Duration) {
 	m.out = append(m.out, Fault{
-		At: at, Kind: Move, Node: m.node(), N: 1, For: m.between(time.Millisecond, time.Second),
+		At: at, Kind: Move, Node: m.node(), N: m.d.Uint64N(2),
+		For: m.between(time.Millisecond, time.Second),
 	})
 }
 

@@ -132,3 +132,30 @@ func TestCrashInEverySyncOfARemoval(t *testing.T) {
 		t.Errorf("%d crashes, a removal takes more syncs", crashes)
 	}
 }
+
+// TestMovesAlone has a node come back at another address while there is no majority
+// without it, in which its new address could be registered. The other one must learn from
+// its call alone where it is.
+func TestMovesAlone(t *testing.T) {
+	s := Start(t, Config{Seed: 30, Nodes: 3, Groups: 1})
+	s.Until("all are ready", func() bool { return len(s.w.unready()) == 0 })
+	s.Kill(3)
+	s.Inject(Fault{Kind: Move, Node: 1, For: 100 * time.Millisecond})
+	h := s.w.host(1)
+	s.Until("it has moved", func() bool { return h.moves == 1 && h.state == running })
+	s.Until("all are ready again", func() bool { return len(s.w.unready()) == 0 })
+}
+
+// TestJoinsUnderAGuest has a node join that knows the founding nodes alone, while one that
+// has joined before leads. It must answer whoever calls it.
+func TestJoinsUnderAGuest(t *testing.T) {
+	s := Start(t, Config{Seed: 31, Nodes: 2, Groups: 1, Guests: 2})
+	s.Until("all are ready", func() bool { return len(s.w.unready()) == 0 })
+	s.Inject(Fault{Kind: Join, Node: 3})
+	s.Until("the first is ready", func() bool { return !s.w.host(3).unready() })
+	s.Inject(Fault{Kind: Drain, Node: 1})
+	s.Inject(Fault{Kind: Drain, Node: 2})
+	s.Until("it leads", func() bool { return s.Leader(0) == 3 })
+	s.Inject(Fault{Kind: Join, Node: 4})
+	s.Until("the second is ready", func() bool { return !s.w.host(4).unready() })
+}
