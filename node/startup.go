@@ -134,9 +134,10 @@ func (n *Node) belongs() bool {
 
 // announce tells the system group where this node is, by requests. It is for a
 // node that has moved: those that it reaches do not reach it, so that its own
-// replica hears of no leader, and cannot pass anything on to one. It returns what
-// a node had against that, nil if one took it or none was reached. Nobody becomes a
-// member of the cluster by that.
+// replica hears of no leader, and cannot pass anything on to one; where it does not
+// reach the leader either, another node does. It returns what a node had against that,
+// nil if one took it or none was reached. Nobody becomes a member of the cluster by
+// that.
 func (n *Node) announce(ctx context.Context) (refusal error) {
 	ctx, cancel := n.world.withTimeout(ctx, time.Second)
 	defer cancel()
@@ -152,15 +153,20 @@ func (n *Node) announce(ctx context.Context) (refusal error) {
 		}
 		tried[to] = true
 		res, err := n.proposeAt(ctx, to, askPropose, raftyard.SystemGroup, p)
+		nl, ok := errors.AsType[*NotLeaderError](err)
+		switch {
+		case !ok || nl.Leader == 0:
+		case n.liveNodes()[nl.Leader]:
+			next = slices.Insert(next, 0, registry.Node{ID: nl.Leader})
+		default: // both may have moved, and know nothing of each other
+			res, err = n.proposeAt(ctx, to, askThrough, raftyard.SystemGroup, p)
+		}
 		if err == nil {
 			return n.answered(res)
 		}
+		// Saying it twice does no harm: a further node may be asked after any error.
 		if errors.Is(err, ErrInvalid) {
 			refusal = err // such as: this directory is not the one that is known
-		}
-		// Saying it twice does no harm: a further node may be asked after any error.
-		if nl, ok := errors.AsType[*NotLeaderError](err); ok && !tried[nl.Leader] {
-			next = slices.Insert(next, 0, registry.Node{ID: nl.Leader})
 		}
 	}
 	return refusal

@@ -159,3 +159,24 @@ func TestJoinsUnderAGuest(t *testing.T) {
 	s.Inject(Fault{Kind: Join, Node: 4})
 	s.Until("the second is ready", func() bool { return !s.w.host(4).unready() })
 }
+
+// TestMoveOfAllUnderAGuest has all nodes come back at other addresses at the same time,
+// of which the founding ones alone are in each other's configuration. Two that have
+// joined must learn where the other is by those between them, though one of them leads.
+func TestMoveOfAllUnderAGuest(t *testing.T) {
+	s := Start(t, Config{Seed: 32, Nodes: 2, Groups: 1, Guests: 2})
+	s.Until("all are ready", func() bool { return len(s.w.unready()) == 0 })
+	for _, id := range []raftyard.NodeID{3, 4} {
+		s.Inject(Fault{Kind: Join, Node: id})
+		s.Until("it is ready", func() bool { return !s.w.host(id).unready() })
+	}
+	for _, id := range []raftyard.NodeID{1, 2} {
+		s.Inject(Fault{Kind: Drain, Node: id})
+	}
+	s.Until("one that has joined leads", func() bool { return s.Leader(0) > 2 })
+	s.Inject(Fault{Kind: Move, Node: 1, N: 1, For: 100 * time.Millisecond})
+	s.Until("they have moved", func() bool { return s.w.host(4).moves == 1 })
+	s.Until("all are ready again", func() bool {
+		return s.w.joining == 0 && len(s.w.unready()) == 0
+	})
+}
