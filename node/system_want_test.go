@@ -176,7 +176,10 @@ func TestSystemWantProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, nodes := genSystem(t)
 		want := systemWant(d, nodes)
-		if len(want.Voters) == 0 || len(want.Voters) > maxSystemVoters && !allLeave(nodes) {
+		anyStays := slices.ContainsFunc(nodes, func(n systemNode) bool {
+			return n.stays() && slices.Contains(want.Voters, n.id)
+		})
+		if len(want.Voters) == 0 || len(want.Voters) > maxSystemVoters && anyStays {
 			t.Fatalf("%d voters: %v", len(want.Voters), want)
 		}
 		all := slices.Concat(want.Voters, want.Learners)
@@ -209,4 +212,73 @@ func TestSystemWantProperties(t *testing.T) {
 
 func allLeave(nodes []systemNode) bool {
 	return !slices.ContainsFunc(nodes, systemNode.stays)
+}
+
+// TestSystemGroupGetsThere follows the plan of the system group's leaders from any
+// members, with what is wanted looked at anew before each step: it ends, on the way there
+// are always voters, and with all nodes there it ends where it is to.
+func TestSystemGroupGetsThere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d, nodes := genSystem(t)
+		d.Group, d.Incarnation, d.Kind = raftyard.SystemGroup, raftyard.Incarnation{1}, systemKind
+		d.Epoch, d.NextReplica = 1, 100
+		live := make(map[raftyard.NodeID]bool)
+		for _, n := range nodes {
+			live[n.id] = n.live
+		}
+		leader, ok := someLeader(d, live)
+		if !ok {
+			return // nobody can do anything
+		}
+		for range 30 {
+			want := systemWant(d, nodes)
+			step := group.Plan(d, want, progressOf(d, live), leader)
+			switch step.Kind {
+			case group.StepChange, group.StepLeave:
+				d = step.Next
+				if err := d.Validate(); err != nil {
+					t.Fatalf("%s: %v", step.Why, err)
+				}
+			case group.StepTransfer:
+				leader = step.To
+			case group.StepDone:
+				return
+			case group.StepWait:
+				down := func(m group.Member) bool { return !live[m.Node] }
+				if !slices.ContainsFunc(d.Members, down) {
+					t.Fatalf("with all members there it waits: %s; members %v, wanted %v",
+						step.Why, d.Members, want)
+				}
+				return
+			}
+		}
+		t.Fatalf("no end; members %v", d.Members)
+	})
+}
+
+// someLeader returns a voter that could lead: it is there, and most of them are.
+func someLeader(
+	d group.Descriptor, live map[raftyard.NodeID]bool,
+) (leader raftyard.ReplicaID, ok bool) {
+	count, voters := 0, d.Voters()
+	for _, m := range voters {
+		if live[m.Node] {
+			count, leader = count+1, m.ID
+		}
+	}
+	return leader, count > len(voters)/2
+}
+
+func progressOf(
+	d group.Descriptor, live map[raftyard.NodeID]bool,
+) map[raftyard.ReplicaID]group.Progress {
+	p := make(map[raftyard.ReplicaID]group.Progress)
+	for _, m := range d.Members {
+		if live[m.Node] {
+			p[m.ID] = group.Progress{Match: 100, RecentActive: true}
+		} else {
+			p[m.ID] = group.Progress{}
+		}
+	}
+	return p
 }
