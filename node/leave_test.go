@@ -45,6 +45,7 @@ func TestWithout(t *testing.T) {
 			"the only voter", nodeIDs(3), nodeIDs(5), nodeIDs(1, 2, 4, 6), true,
 			onlyVoter,
 		},
+		{"the only voter is dead", nodeIDs(3), nil, nodeIDs(3), true, onlyVoter},
 		{"the only voter moves", nodeIDs(3), nil, nodeIDs(4), false, "[1] []"},
 	}
 	for _, tt := range tests {
