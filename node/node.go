@@ -68,7 +68,8 @@ type Node struct {
 
 	// outside is why this node takes no part in the cluster, as far as it is known.
 	outside      atomic.Pointer[outsideError]
-	announceNext time.Time // used by housekeeping alone
+	letIn        atomic.Bool // the registry knows this node, though it may be no member yet
+	announceNext time.Time   // used by housekeeping alone
 
 	mu       sync.RWMutex
 	replicas map[raftyard.GroupID]*replica

@@ -28,9 +28,11 @@ func isOutside(err error) bool {
 	return ok
 }
 
-// takeOutside notes why this node takes no part, if err says so.
+// takeOutside notes why this node takes no part, if err says so. That it is not let in
+// yet need not be noted: it is so as long as nothing else is known.
 func (n *Node) takeOutside(err error) {
-	if e, ok := errors.AsType[*outsideError](err); ok && n.outside.Swap(e) == nil {
+	e, ok := errors.AsType[*outsideError](err)
+	if ok && !errors.Is(e, ErrNotReady) && n.outside.Swap(e) == nil {
 		n.noteChange()
 	}
 }
@@ -47,10 +49,16 @@ func (n *Node) standing() error {
 	if e := n.refusedByPeers(); e != nil {
 		return e
 	}
-	if !n.belongs() {
+	switch {
+	case n.belongs():
+		return nil
+	case n.letIn.Load():
+		return &outsideError{kind: ErrNotReady, text: fmt.Sprintf(
+			"node %d is let into cluster %q, and waits for the node that leads the system group "+
+				"to reach it at %s", n.cfg.ID, n.cfg.Cluster, n.cfg.self().Addr)}
+	default:
 		return n.notYetMember()
 	}
-	return nil
 }
 
 // refusedByPeers returns what the others have against a connection with this node, if

@@ -104,8 +104,9 @@ func (n *Node) refresh(parent context.Context) error {
 	case isOutside(err) || !n.mayAnnounce():
 		return err
 	}
-	refusal := n.announce(parent)
-	if refusal != nil {
+	told, refusal := n.announce(parent)
+	if told || refusal != nil {
+		n.letIn.Store(told)
 		n.takeOutside(refusal)
 	}
 	return errors.Join(err, refusal)
@@ -135,10 +136,9 @@ func (n *Node) belongs() bool {
 // announce tells the system group where this node is, by requests. It is for a
 // node that has moved: those that it reaches do not reach it, so that its own
 // replica hears of no leader, and cannot pass anything on to one; where it does not
-// reach the leader either, another node does. It returns what a node had against that,
-// nil if one took it or none was reached. Nobody becomes a member of the cluster by
-// that.
-func (n *Node) announce(ctx context.Context) (refusal error) {
+// reach the leader either, another node does. It reports whether a node took it, or
+// returns what one had against it. Nobody becomes a member of the cluster by that.
+func (n *Node) announce(ctx context.Context) (told bool, refusal error) {
 	ctx, cancel := n.world.withTimeout(ctx, time.Second)
 	defer cancel()
 	set := registry.SetNode{Node: n.self(), IfPresent: !n.belongs(), Sparse: true}
@@ -162,14 +162,15 @@ func (n *Node) announce(ctx context.Context) (refusal error) {
 			res, err = n.proposeAt(ctx, to, askThrough, raftyard.SystemGroup, p)
 		}
 		if err == nil {
-			return n.answered(res)
+			err = n.answered(res)
+			return err == nil, err
 		}
 		// Saying it twice does no harm: a further node may be asked after any error.
 		if errors.Is(err, ErrInvalid) {
 			refusal = err // such as: this directory is not the one that is known
 		}
 	}
-	return refusal
+	return false, refusal
 }
 
 // answered returns what the registry had against an announcement, or nil.
