@@ -200,6 +200,54 @@ func TestRemoveNode(t *testing.T) {
 	})
 }
 
+// TestRemovedNodeSaysSo: a node that was removed says so, while it runs and when it is
+// started again, and takes no part; those that were there talk to it no more.
+func TestRemovedNodeSaysSo(t *testing.T) {
+	c := newCluster(t, 4)
+	c.awaitReady(1, 2, 3, 4)
+	c.create(1, 1, 2, 3)
+	if _, err := c.nodes[1].RemoveNode(t.Context(), 4, false); err != nil {
+		t.Fatal(err)
+	}
+	says := func() bool {
+		ready, checks := c.nodes[4].Ready()
+		return !ready && strings.Contains(checks[2].Detail, "node 4 was removed from cluster")
+	}
+	c.eventually("it says so while it runs", says)
+	if _, err := c.nodes[4].PutNode(t.Context(), NodeSpec{ID: 9, Peer: "h:1"}); !NotApplied(err) {
+		t.Errorf("PutNode at a removed node = %v", err)
+	}
+	c.close(4)
+	c.open(4, nil)
+	c.eventually("it says so when it is started again", says)
+	c.eventually("nobody talks to it", func() bool {
+		for _, id := range nodeIDs(1, 2, 3) {
+			for _, p := range c.nodes[id].transport.Peers() {
+				if p.Node == 4 {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	// It was away when it was removed, and knows nothing of it.
+	c.close(3)
+	c.eventually("node 3 is not live", func() bool { return !c.nodes[1].liveNodes()[3] })
+	if _, err := c.nodes[1].RemoveNode(t.Context(), 3, true); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("node 3 is removed", func() bool { return c.isGone(1, 3) })
+	c.open(3, nil)
+	c.eventually("it learns of it", func() bool {
+		ready, checks := c.nodes[3].Ready()
+		return !ready && strings.Contains(checks[2].Detail, "node 3 was removed from cluster")
+	})
+	if _, err := c.nodes[3].serving(1); !errors.Is(err, ErrNotReady) {
+		t.Errorf("its replica is asked: %v, want ErrNotReady", err)
+	}
+	c.add(1, 1, "a")
+}
+
 // TestLeaveWaitsForAnother: with nobody to take its place a node stays until somebody
 // joins.
 func TestLeaveWaitsForAnother(t *testing.T) {

@@ -3,7 +3,6 @@ package node
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/node/registry"
@@ -62,21 +61,28 @@ func (n *Node) standing() error {
 }
 
 // refusedByPeers returns what the others have against a connection with this node, if
-// none of them takes one.
+// none of them takes one. That it was removed is final, and one who says so is enough:
+// others may be removed as well, and not know.
 func (n *Node) refusedByPeers() *outsideError {
 	peers := n.transport.Peers()
-	if slices.ContainsFunc(peers, func(p transport.PeerStatus) bool { return p.Up }) {
+	up := false
+	var refusals []*transport.RefusalError
+	for i := range peers {
+		up = up || peers[i].Up
+		ref, ok := errors.AsType[*transport.RefusalError](peers[i].LastError)
+		if ok && ref.Code == transport.RefusedRemoved {
+			return n.wasRemoved()
+		}
+		if ok {
+			refusals = append(refusals, ref)
+		}
+	}
+	if up {
 		return nil
 	}
-	for i := range peers {
-		ref, ok := errors.AsType[*transport.RefusalError](peers[i].LastError)
-		if !ok {
-			continue
-		}
+	for _, ref := range refusals {
 		kind := ErrInvalid
 		switch ref.Code {
-		case transport.RefusedRemoved:
-			return n.wasRemoved()
 		case transport.RefusedReplaced: // for the time being
 			kind = ErrNotReady
 		case transport.RefusedUnknown:
@@ -90,6 +96,15 @@ func (n *Node) refusedByPeers() *outsideError {
 		return &outsideError{kind: kind, text: "the others do not talk to this node: " + ref.Text}
 	}
 	return nil
+}
+
+// noticeRemoval ends this node's part in the cluster when the others say that it was
+// removed. Its replica of the system group cannot tell: nobody sends it its own removal.
+func (n *Node) noticeRemoval() {
+	if e := n.refusedByPeers(); e != nil && errors.Is(e, ErrNodeRemoved) {
+		n.takeOutside(e)
+		n.lifecycle.lost()
+	}
 }
 
 func (n *Node) notYetMember() *outsideError {

@@ -33,6 +33,7 @@ func (n *Node) housekeeping() {
 		n.noteChange()
 		for n.lifecycle.isFresh() && n.world.sleep(ctx, n.ticks(strayTicks)) {
 			n.cleanStrays(ctx)
+			n.noticeRemoval()
 		}
 		n.ready.Store(false)
 	}
