@@ -153,7 +153,7 @@ func TestPanicOfASnapshotIsAnError(t *testing.T) {
 // state: it must know what membership is wanted.
 func TestLeaderThatWasFilledSteers(t *testing.T) {
 	c := newCluster(t, 3)
-	c.leader(0)
+	c.awaitReady(1, 2, 3) // all must be there at the founding
 	c.close(3)
 	c.create(3, 1, 2, 3) // node 1 founds it
 	if err := c.nodes[1].TransferLeader(t.Context(), 3, 2); err != nil {
