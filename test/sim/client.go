@@ -107,7 +107,7 @@ func (c *Client) Query(
 func (c *Client) Do(what string, fn func(ctx context.Context, n *node.Node) error) error {
 	var up []*host
 	for _, h := range c.w.hosts {
-		if h.state == running && (!h.lost || h.stale && c.w.working) {
+		if h.state == running && (!h.lost || !h.isGone() && c.w.working) {
 			up = append(up, h)
 		}
 	}

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -26,6 +25,8 @@ type groupInfo struct {
 	busy        int             // so many change its members
 	unsure      bool            // nobody knows which members are wanted
 	contests    int             // so many create and delete it
+	stillborn   bool            // the directory in which it was to begin is lost
+	forced      bool            // one that came before was deleted by force
 
 	wish node.Members      // what its members were last asked to be
 	last map[string]string // a value that each key has had
@@ -57,7 +58,7 @@ func (g *groupInfo) wished(voters []group.Member) bool {
 
 // without takes a node whose disk is lost out of the members that a group shall have.
 func (w *World) without(m node.Members) node.Members {
-	lost := func(id raftyard.NodeID) bool { return w.host(id).lost }
+	lost := func(id raftyard.NodeID) bool { return w.host(id).isGone() }
 	m.Voters = slices.DeleteFunc(slices.Clone(m.Voters), lost)
 	m.Learners = slices.DeleteFunc(slices.Clone(m.Learners), lost)
 	return m
@@ -94,8 +95,8 @@ func (w *World) someMembers(bits, learners uint64) (m node.Members) {
 // create has a group created, for as long as it takes. One that was given a seed whose
 // disk is lost, as nobody had noticed yet, never begins: it makes room for another.
 func (w *World) create(g *groupInfo) {
-	for w.decide(g); w.host(g.seed).lost; w.decide(g) {
-		w.remove(g)
+	for w.decide(g); w.neverBegins(g); w.decide(g) {
+		w.remove(g, false)
 	}
 	g.begin()
 	w.log(0, "created", fmt.Sprintf("group %d as %v with %v", g.id, g.incarnation, g.wish))
@@ -129,7 +130,7 @@ func (w *World) spec(g *groupInfo, m node.Members) node.Spec {
 func (w *World) learn(g *groupInfo) bool {
 	rec, err := w.record(g)
 	if err == nil {
-		g.incarnation, g.seed = rec.Incarnation, rec.Seed
+		g.learned(&rec)
 	}
 	return err == nil
 }
@@ -145,24 +146,6 @@ func (w *World) wanted(g *groupInfo) {
 func (w *World) admin(fn func(context.Context, *node.Node) error) error {
 	c := &Client{w: w, dice: w.luck}
 	return c.Do("administer", fn)
-}
-
-// remove has a group deleted, for as long as it takes to decide that: those who are down,
-// or cut off, hear of it later.
-func (w *World) remove(g *groupInfo) {
-	for {
-		err := w.admin(func(ctx context.Context, n *node.Node) error {
-			return n.DeleteGroup(ctx, g.id)
-		})
-		if err == nil || errors.Is(err, node.ErrGroupNotFound) ||
-			errors.Is(err, node.ErrNotReached) {
-			break
-		}
-		w.clients.Sleep(context.Background(), 50*time.Millisecond)
-	}
-	w.log(0, "deleted", fmt.Sprintf("group %d, which was %v", g.id, g.incarnation))
-	w.check.Wanted(g.id, check.Wish{Incarnation: g.incarnation, Deleted: true})
-	w.counts.Recreate++
 }
 
 // setMembers asks for other members of a group, once. Which are wanted after that is
@@ -207,11 +190,13 @@ func (w *World) settle() (done func() bool) {
 			if g.id == contested {
 				w.reconsider(g)
 			}
+			w.reviveStillborn(g)
 			for !g.gone && w.setMembers(g, w.without(g.wish)) != nil {
 				w.clients.Sleep(context.Background(), 100*time.Millisecond)
 				// A change that cannot be reached any more, because of a disk that is
 				// lost, is replaced by whoever knows how far it has come.
 				g.wish.ExpectEpoch = w.epoch(g)
+				w.reviveStillborn(g)
 			}
 			if !g.gone {
 				w.wanted(g)

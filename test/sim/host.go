@@ -67,9 +67,10 @@ type host struct {
 
 	lacks bool // it does not know the kinds in this start
 
-	lost  bool // its disk was lost: it shall be no member any more
-	wiped bool // it came back with an empty one
-	stale bool // it came back with an older copy
+	lost  bool   // its disk was lost, and it was not taken in again since
+	wiped bool   // it came back with an empty one, or shall
+	stale bool   // it runs an older copy
+	boots uint64 // of what is on its disk
 
 	ahead time.Duration // of the right time is its clock
 }
@@ -146,6 +147,7 @@ func (h *host) start() {
 		return
 	}
 	h.starts++
+	h.boots++
 	h.w.counts.Starts++
 	h.state = starting
 	h.broken = false
@@ -219,10 +221,10 @@ func (h *host) opened(examine func() world.Examined) {
 func (h *host) started(n *node.Node, err error) {
 	if err != nil {
 		h.log("does not start:", err.Error())
-		if !h.broken && !h.lost {
+		if !h.broken && !h.isGone() && !h.stale {
 			h.w.fail("always starts", fmt.Errorf("node %d: %w", h.id, err))
 		}
-		if h.lost {
+		if h.isGone() {
 			h.wanted = false // somebody has to look at it
 		}
 		h.downUntil = h.w.turns.Time() + 100*time.Millisecond
@@ -363,7 +365,7 @@ func (h *host) look() {
 // there.
 func (h *host) hideFounder() {
 	founder := func(g raftyard.GroupID, id raftyard.ReplicaID) bool {
-		return g == raftyard.SystemGroup && int(id) <= len(h.w.hosts)
+		return g == raftyard.SystemGroup && int(id) <= h.w.setup.nodes
 	}
 	h.seen.Replicas = slices.DeleteFunc(slices.Clone(h.seen.Replicas),
 		func(r world.Replica) bool { return founder(r.Group, r.ID) })

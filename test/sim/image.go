@@ -14,15 +14,25 @@ import (
 
 // revert takes an image of a node's disk, and has the node start from it when it has
 // started twice since and the others know: they must not listen to it, also when they
-// start again themselves. It is gone for good after a while.
+// start again themselves. It is gone after a while, and the node comes back with an empty
+// disk. If the fault has a bit in N, that happens once before, so that the image is of a
+// disk that was given up already.
 func revert(w *World, f *Fault) {
 	h := w.host(f.Node)
 	var image *simdisk.Disk
 	var first uint64 // the start after it was taken
+	emptied := f.N == 0
 	w.every(50*time.Millisecond, func() bool {
 		switch {
-		case !w.working || h.lost:
+		case !w.working || h.isGone():
 			return true
+		case h.lost: // until it is taken in again
+		case image != nil && !emptied:
+			if emptied = w.dispensable(f.Node); emptied {
+				w.counts.Wipes++
+				first = 0
+				h.wipe()
+			}
 		case image == nil && w.dispensable(f.Node):
 			image, first = h.image(), h.starts+1
 			return image == nil
@@ -53,18 +63,14 @@ func (h *host) startFrom(image *simdisk.Disk, d time.Duration) {
 	w := h.w
 	w.counts.Reverts++
 	h.log("starts from an older copy of its disk", "")
-	h.lost, h.wiped, h.stale = true, true, true
+	h.lost, h.stale, h.seen = true, true, check.Examined{}
 	h.wanted = false
 	h.crash((*simdisk.Disk).Kill, check.LostAll)
 	image.BeforeSync, image.Until = h.disk.BeforeSync, h.disk.Until
 	h.disk = image
 	h.start()
 	st := h.st
-	w.turns.After(d, func() {
-		if h.st == st {
-			h.crash((*simdisk.Disk).Kill, check.LostAll)
-		}
-	})
+	w.turns.After(d, h.wipe)
 	w.every(20*time.Millisecond, func() bool {
 		if h.st != st || h.state == down {
 			return true
@@ -80,7 +86,7 @@ func (h *host) startFrom(image *simdisk.Disk, d time.Duration) {
 // noted reports whether all the others have noted the node's last start.
 func (w *World) noted(h *host) bool {
 	return !slices.ContainsFunc(w.hosts, func(o *host) bool {
-		return o != h && o.in && o.seen.Starts.Noted(h.id) < h.starts
+		return o != h && o.in && o.seen.Starts.Noted(h.id) < h.boots
 	})
 }
 

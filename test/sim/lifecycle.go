@@ -82,16 +82,27 @@ func (m *lifeMaker) losses() Schedule {
 	}
 	switch m.d.IntN(8) {
 	case 0, 1:
-		f.Kind = Wipe
+		return m.wipes(f)
 	case 2:
 		f.Kind = Rot
 	case 3:
-		f.Kind, f.At = Revert, f.At/2
+		f.Kind, f.At, f.N = Revert, f.At/2, m.d.Uint64N(2)
 		f.For += 100 * time.Millisecond
 	default:
 		return nil
 	}
 	return Schedule{f}
+}
+
+// wipes has some nodes lose their disks, one after the other: each as soon as what the
+// one before had is made up for.
+func (m *lifeMaker) wipes(f Fault) (out Schedule) {
+	for range 1 + m.d.IntN(3) {
+		f.Kind = Wipe
+		out = append(out, f)
+		f.At, f.Node = m.later(f.At), m.node()
+	}
+	return out
 }
 
 // any returns some group.
@@ -247,7 +258,10 @@ func (m *lifeMaker) orphan(at time.Duration) {
 	down := m.between(500*time.Millisecond, 3*time.Second)
 	m.out = append(m.out,
 		Fault{At: at, Kind: Kill, Node: node, For: down},
-		Fault{At: at + m.between(0, down), Kind: Recreate, Group: g, N: m.d.Uint64N(16)},
+		Fault{
+			At: at + m.between(0, down), Kind: Recreate, Group: g,
+			N: m.d.Uint64N(16) | m.d.Uint64N(2)*byForce,
+		},
 		Fault{
 			At: at + m.between(0, down), Kind: Isolate, Node: node,
 			For: down + m.between(0, 2*time.Second),

@@ -3,6 +3,8 @@ package sim
 import (
 	"testing"
 	"time"
+
+	"github.com/raftyard/raftyard"
 )
 
 // TestSpares: a disk on which a group is about to begin is spared, and no other.
@@ -45,4 +47,35 @@ func TestBeginsElsewhere(t *testing.T) {
 	if g := s.w.group(ownGroup); g.seed == seed || s.w.counts.Recreate != 1 {
 		t.Errorf("it has begun on node %d, after %d others", g.seed, s.w.counts.Recreate)
 	}
+}
+
+// TestWipedOneAfterTheOther takes the disks of all nodes, one after the other, of one of
+// them twice. Each is taken in again, and what was acknowledged is there to the end.
+func TestWipedOneAfterTheOther(t *testing.T) {
+	s := Start(t, Config{Seed: 8, Nodes: 3, Groups: 2})
+	last := uint64(0)
+	for i, id := range []raftyard.NodeID{2, 1, 3, 3} {
+		s.Until("its disk can be lost", func() bool { return s.w.dispensable(id) })
+		res, err := s.Propose(id, 1, aPut())
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = res.Index
+		s.Inject(Fault{Kind: Wipe, Node: id, For: time.Millisecond})
+		s.Until("it is back", func() bool {
+			return s.w.counts.Returned == i+1 && s.Applied(id, 1) >= last
+		})
+	}
+	s.Until("all is made up for", func() bool { return s.w.dispensable(1) })
+}
+
+// TestOldDirectoryComesBack puts the directory back that a node had before its disk was
+// lost, when it has got its place again: it is refused, and the node gets a third one.
+func TestOldDirectoryComesBack(t *testing.T) {
+	s := Start(t, Config{Seed: 9, Nodes: 3, Groups: 1})
+	s.Until("its disk can be lost", func() bool { return s.w.dispensable(2) })
+	s.Inject(Fault{Kind: Revert, Node: 2, N: 1, For: 3 * time.Second})
+	s.Until("the old one runs", func() bool { return s.w.counts.Reverts == 1 })
+	s.Until("it has a third", func() bool { return s.w.counts.Returned == 2 })
+	s.Until("all is made up for", func() bool { return s.w.dispensable(2) })
 }

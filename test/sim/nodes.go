@@ -159,7 +159,7 @@ func (w *World) wantedNodes() {
 	var in raftyard.Incarnation
 	wish := check.Wish{}
 	for _, h := range w.hosts {
-		if h.lost {
+		if h.isGone() {
 			return // it stays a member, and is none
 		}
 		if r, ok := h.replica(raftyard.SystemGroup); ok {
@@ -176,7 +176,7 @@ func (w *World) wantedNodes() {
 // unready names the nodes that ought to be ready and are not.
 func (w *World) unready() (ids []raftyard.NodeID) {
 	for _, h := range w.hosts {
-		if h.wanted && !h.lost && h.unready() {
+		if h.stale || h.wanted && !h.isGone() && (h.lost || h.unready()) {
 			ids = append(ids, h.id)
 		}
 	}

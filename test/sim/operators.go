@@ -46,7 +46,7 @@ func renew(w *World, f *Fault) {
 	g.dying = true
 	w.clients.Go(string(f.Kind), func() {
 		if g.created {
-			w.remove(g)
+			w.remove(g, f.N&byForce != 0)
 			g.renewed()
 			g.created, g.gone = false, true
 		}
@@ -87,10 +87,11 @@ func (w *World) conclude(g *groupInfo) {
 		switch {
 		case g.contests > 0:
 			return // somebody else will find out
-		case err == nil && w.host(rec.Seed).lost:
-			w.remove(g)
+		case err == nil && w.neverBeginsAs(g, &rec):
+			w.remove(g, false)
+		case err == nil && w.lingers(g):
+			w.clients.Sleep(context.Background(), 50*time.Millisecond)
 		case err == nil:
-			g.incarnation, g.seed = rec.Incarnation, rec.Seed
 			g.wish = node.Members{Voters: rec.Voters, Learners: rec.Learners}
 			g.renewed()
 			g.begin()
@@ -121,16 +122,26 @@ func (g *groupInfo) renewed() {
 	clear(g.last)
 }
 
+// record is what the registry knows of a group.
+type record struct {
+	registry.Group
+
+	// lostSeed: the directory in which it was to begin is not the node's any more.
+	lostSeed bool
+}
+
 // record asks the registry for the record of a group. The error wraps
 // [node.ErrGroupNotFound] if there is no such group.
-func (w *World) record(g *groupInfo) (rec registry.Group, err error) {
+func (w *World) record(g *groupInfo) (rec record, err error) {
 	err = w.admin(func(ctx context.Context, n *node.Node) error {
 		return node.View(ctx, n, raftyard.SystemGroup, node.Linearizable,
 			func(reg *registry.Registry) error {
 				var ok bool
-				if rec, ok = reg.Group(g.id); !ok || rec.Deleted {
+				if rec.Group, ok = reg.Group(g.id); !ok || rec.Deleted {
 					return node.ErrGroupNotFound
 				}
+				seed, _ := reg.Node(rec.Seed)
+				rec.lostSeed = !rec.SeedStore.IsZero() && seed.Store != rec.SeedStore
 				return nil
 			})
 	})

@@ -68,6 +68,7 @@ func (c *Client) op(g *groupInfo, i int) linear.Op {
 func (c *Client) one(g *groupInfo, op linear.Op) {
 	w := c.w
 	generation := g.generation
+	late := g.forced && w.lingers(g) // whoever was not told may answer
 	pending := w.history.Begin(c.id, op, int64(w.turns.Time()))
 	var res linear.Result
 	var raw group.Result
@@ -83,7 +84,7 @@ func (c *Client) one(g *groupInfo, op linear.Op) {
 				g.id, op, raw.Data, err))
 		}
 	}
-	over := g.dying || g.generation != generation
+	over := late || g.dying || g.generation != generation
 	switch {
 	case err == nil && over && op.Kind == linear.Get:
 		pending.Refused()

@@ -66,6 +66,8 @@ type Counts struct {
 	Reverts   int // nodes that ran an older copy of their disk
 	Clocks    int // clocks that were set
 	Recreate  int // groups that were deleted and created again
+	Forced    int // groups that were deleted by force
+	Returned  int // nodes that were taken in again after their disk was lost
 	Joins     int // nodes that have joined
 	Moves     int // nodes that have come back at another address
 	Lacking   int // starts of nodes that do not know the kinds
@@ -82,6 +84,7 @@ func (c *Counts) add(o Counts) {
 	c.Failed, c.Wipes, c.Rots = c.Failed+o.Failed, c.Wipes+o.Wipes, c.Rots+o.Rots
 	c.Lacking, c.Stateless = c.Lacking+o.Lacking, c.Stateless+o.Stateless
 	c.Reverts, c.Clocks, c.Recreate = c.Reverts+o.Reverts, c.Clocks+o.Clocks, c.Recreate+o.Recreate
+	c.Forced, c.Returned = c.Forced+o.Forced, c.Returned+o.Returned
 	c.Joins, c.Moves = c.Joins+o.Joins, c.Moves+o.Moves
 	c.Checked.Add(o.Checked)
 }

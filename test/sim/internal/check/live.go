@@ -123,11 +123,16 @@ func (u *unsettled) group(c *Checker, g *groupState) {
 // members: whatever there is of the group is a member. Another may just be on its way
 // to a node that has one of its predecessors.
 //
-// Rule 16, [Tidy]: no replica that was removed is left anywhere.
+// Rule 16, [Tidy]: no replica that was removed is left anywhere, and none that was lost
+// with its disk is a member.
 func (u *unsettled) members(g *groupState, d group.Descriptor) {
 	for _, s := range g.order {
-		if _, member := d.Member(s.id); !member && s.shown && s.home.node.up && !s.lost {
+		_, member := d.Member(s.id)
+		switch n := s.home.node; {
+		case !member && s.shown && n.up && !s.lost:
 			u.add(Tidy, "%v is still there, and is no member of %s", s, describe(d))
+		case member && s.lost && n.up && s.home.disk != n.disk:
+			u.add(Tidy, "%v was lost with its disk, and is still a member of %s", s, describe(d))
 		}
 	}
 }
