@@ -152,8 +152,8 @@ const (
 // rare is what few seeds may have nothing of, and lucky what many may not.
 func rare() []string {
 	return []string{
-		"Ambushes", "Excused", "Failed", "Forced", "Recreate", "RequestsLost", "Returned", "Reverts",
-		"Rots", "Wipes",
+		"Ambushes", "Excused", "Failed", "Forced", "Recreate", "RequestsLost", "Returned",
+		"Reverts", "Rots", "Wipes",
 	}
 }
 
