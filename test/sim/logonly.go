@@ -32,28 +32,46 @@ func (h *host) chooseKinds() {
 }
 
 // untidy says what of replicas without a state machine has still to come right, or nothing:
-// one leads though another could, or has a log that it could cut.
+// one leads though a voter with state could, or has a log that it could cut.
 func (w *World) untidy() (what string) {
-	voters := make(map[raftyard.GroupID]string) // one that has the state
+	holders := w.holders()
 	w.replicas(func(h *host, r *world.Replica) {
-		m, _ := r.State.Descriptor.Member(r.ID)
-		if !r.LogOnly && m.Role == group.Voter && !h.drained {
-			voters[r.Group] = fmt.Sprintf("replica %d on node %d", r.ID, h.id)
-		}
-	})
-	w.replicas(func(h *host, r *world.Replica) {
-		voter := voters[r.Group]
+		of := holders[r.Group]
 		switch {
-		case !r.LogOnly || voter == "" || what != "":
-		case r.Role == group.Leader:
+		case !r.LogOnly || what != "":
+		case r.Role == group.Leader && of.voter != "":
 			what = fmt.Sprintf("group %d is led from node %d without a state machine, %s has one",
-				r.Group, h.id, voter)
-		case logLength(r) > mostEntries(r):
+				r.Group, h.id, of.voter)
+		case logLength(r) > mostEntries(r) && of.any != "":
 			what = fmt.Sprintf("group %d has a log of %d entries on node %d, and the state for "+
-				"cutting it is with %s", r.Group, logLength(r), h.id, voter)
+				"cutting it is with %s", r.Group, logLength(r), h.id, of.any)
 		}
 	})
 	return what
+}
+
+// holder names replicas of a group that have its state.
+type holder struct {
+	any   string
+	voter string // one that may lead
+}
+
+// holders returns those of every group.
+func (w *World) holders() map[raftyard.GroupID]holder {
+	holders := make(map[raftyard.GroupID]holder)
+	w.replicas(func(h *host, r *world.Replica) {
+		m, member := r.State.Descriptor.Member(r.ID)
+		if r.LogOnly || !member {
+			return
+		}
+		of := holders[r.Group]
+		of.any = fmt.Sprintf("replica %d on node %d", r.ID, h.id)
+		if m.Role == group.Voter && !h.drained {
+			of.voter = of.any
+		}
+		holders[r.Group] = of
+	})
+	return holders
 }
 
 // logLength is the number of entries in a log, and mostEntries what it may be at rest.

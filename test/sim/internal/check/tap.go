@@ -178,12 +178,19 @@ func (t *tap) wantEntries() {
 	t.tally.Acks++
 	term, index := t.m.GetTerm(), t.m.GetIndex()
 	own, state := termAt(t.held.Log, index)
+	leaders, known := t.s.group.reignOf(term).termAt(index)
+	if t.hard.term > term && (state == beyond || state == present && known && leaders != own) {
+		// In one step it heard of two leaders, and the later one's entries took the place of
+		// what the earlier one hears it has. Nothing can come of that: a majority had gone
+		// over to the later one before it had those entries.
+		return
+	}
 	switch state {
 	case beyond:
 		t.fail(DurableFirst, "%v acknowledges entry %d in term %d, %s", t.s, index, term, t.end())
 		return
 	case present:
-		if leaders, known := t.s.group.reignOf(term).termAt(index); known && leaders != own {
+		if known && leaders != own {
 			t.fail(LogMatching, "%v acknowledges entry %s in term %d, whose leader has %s",
 				t.s, position(index, own), term, position(index, leaders))
 		}
