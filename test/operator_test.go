@@ -25,7 +25,7 @@ type life struct {
 }
 
 // TestOperatorsLife begins with three nodes, lets two more join, moves groups to them,
-// drains one, removes one for good, gives all others new addresses
+// drains one and replaces its disk, removes one for good, gives all others new addresses
 // at once, and deletes a group while a node is down: under writes, none of which may be
 // lost, and without ever typing the id of a replica. In the end all is where it is
 // wanted, and nothing else is anywhere.
@@ -47,6 +47,7 @@ func TestOperatorsLife(t *testing.T) {
 	x.join(t, four, five)
 	x.move(t, groups)
 	x.drain(t, x.c.Node(2))
+	x.replaceDisk(t, x.c.Node(2))
 	x.leave(t, x.c.Node(1))
 	x.moveHouse(t)
 	x.deleteWithoutOne(t, five)
@@ -136,9 +137,6 @@ func (x *life) drain(t *testing.T, n *cluster.Node) {
 	x.wantLeadless(t, n)
 	x.step(t, fmt.Sprintf("node %d is drained", n.ID()))
 	x.wantLeadless(t, n)
-	if a := x.c.Node(4).Undrain(t.Context(), n.ID(), moveLimit); a.Error() != nil {
-		t.Fatal(a)
-	}
 }
 
 // wantLeadless checks that a node is drained and leads nothing.
@@ -156,6 +154,61 @@ func (x *life) wantLeadless(t *testing.T, n *cluster.Node) {
 		t.Errorf("node %d is %s and leads %d groups; it says itself: %v",
 			n.ID(), st.State, st.Leaders, led)
 	}
+}
+
+// replaceDisk starts a node with an empty disk. Its replicas must come back under new
+// ids, by themselves.
+func (x *life) replaceDisk(t *testing.T, n *cluster.Node) {
+	t.Helper()
+	old := make(map[raftyard.GroupID]raftyard.ReplicaID)
+	for g, voters := range x.where {
+		if slices.Contains(voters, n.ID()) {
+			old[g] = raftOf(t, n, g).Replica.Replica
+		}
+	}
+	terminate(t, n)
+	n.Wipe()
+	x.step(t, fmt.Sprintf("node %d has an empty disk", n.ID()))
+	n.Start()
+	x.c.AwaitReady(startLimit)
+	for g, before := range old {
+		awaitReplaced(t, n, g, before)
+	}
+	x.wantPlaced(t)
+	for g := range old {
+		verifyHashes(t, x.members(g)[:1], []raftyard.GroupID{g})
+	}
+	x.wantLeadless(t, n)
+	if a := n.Undrain(t.Context(), n.ID(), moveLimit); a.Error() != nil {
+		t.Fatal(a)
+	}
+	x.step(t, fmt.Sprintf("node %d has got its %d replicas again", n.ID(), len(old)))
+}
+
+// awaitReplaced waits until a node has a later replica of a group than before, and that
+// has caught up.
+func awaitReplaced(
+	t *testing.T, n *cluster.Node, g raftyard.GroupID, before raftyard.ReplicaID,
+) {
+	t.Helper()
+	what := fmt.Sprintf("group %d is there again on node %d", g, n.ID())
+	cluster.Eventually(t, moveLimit, what, func() error {
+		r, err := n.Raft(t.Context(), g)
+		if err != nil {
+			return err
+		}
+		got, err := n.Group(t.Context(), g)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(got.Members, func(m client.Member) bool { return m.Node == n.ID() })
+		return cmp.Or(
+			want(r.Replica.Replica > before, "it has replica %d, before it had %d",
+				r.Replica.Replica, before),
+			want(r.Fault == "" && r.Applied > 0, "applied %d, fault %q", r.Applied, r.Fault),
+			want(i >= 0 && got.Members[i].Role == "voter", "members %v", got.Members),
+		)
+	})
 }
 
 // leave has a node leave for ever. Its replicas must go elsewhere by themselves.
