@@ -55,3 +55,46 @@ func TestAllNodesMoved(t *testing.T) {
 	c.add(2, 1, "after")
 	c.wantWords(3, 1, "before", "after")
 }
+
+// Those that have joined are in nobody's configuration: when all nodes come back at other
+// addresses, only they themselves can tell where they are, to those that they reach.
+// Without them there is no majority.
+func TestAllNodesMovedWhereSomeHaveJoined(t *testing.T) {
+	c := newCluster(t, 3)
+	c.create(1, 1, 2, 3)
+	c.add(1, 1, "before")
+	for _, id := range nodeIDs(4, 5) {
+		c.joiner(id)
+		c.put(id)
+	}
+	c.eventually("five nodes vote", func() bool {
+		return c.systemIs(1, nodeIDs(1, 2, 3, 4, 5), nil)
+	})
+	c.closeAll()
+	clear(c.nodes)
+	moved := make(map[raftyard.NodeID]net.Listener)
+	for _, id := range nodeIDs(3, 4, 5) { // the others stay away
+		if id == 3 {
+			moved[id] = c.move(id)
+			continue
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved[id], c.addrs[id] = l, l.Addr().String()
+	}
+	for _, id := range nodeIDs(3, 4, 5) {
+		c.open(id, moved[id])
+	}
+	c.awaitReady(3, 4, 5)
+	c.eventually("everybody knows where the others are", func() bool {
+		for _, id := range nodeIDs(3, 4, 5) {
+			rec, _ := c.nodes[4].registry.Node(id)
+			if rec.Peer != moved[id].Addr().String() {
+				return false
+			}
+		}
+		return true
+	})
+}
