@@ -78,7 +78,11 @@ func (n *Node) accept(peer transport.Identity) error {
 		return errStarting
 	}
 	if ref := n.admit(peer); ref != nil {
-		return fmt.Errorf("%w: %s", ErrInvalid, ref.Text)
+		kind := ErrInvalid
+		if ref.Code == transport.RefusedRemoved {
+			kind = ErrNodeRemoved // what it has passed on for somebody is not to blame
+		}
+		return fmt.Errorf("%w: %s", kind, ref.Text)
 	}
 	from := knownOf(peer)
 	if n.noted.of(from.Node).is(from) || mutant.On(mutant.WipedVotes) {

@@ -167,7 +167,7 @@ func (n *Node) announce(ctx context.Context) (told bool, refusal error) {
 			return err == nil, err
 		}
 		// Saying it twice does no harm: a further node may be asked after any error.
-		if errors.Is(err, ErrInvalid) {
+		if errors.Is(err, ErrInvalid) || errors.Is(err, ErrNodeRemoved) {
 			refusal = err // such as: this directory is not the one that is known
 		}
 	}

@@ -55,6 +55,9 @@ func TestOperatorsLife(t *testing.T) {
 	x.load.end()
 	t.Log(x.load.tally)
 	x.load.tally.check(t)
+	x.load.tally.only(t, client.CodeNotReady, client.CodeNoLeader, client.CodeNotLeader,
+		client.CodeNodeRemoved, client.CodeClosing, client.CodeTimeout, client.CodeOutcomeUnknown,
+		"connection_refused", "connection_lost")
 	x.wantOrder(t)
 	x.load.verifyLists(t, x.c.Nodes()[1:])
 	for _, g := range groups {
