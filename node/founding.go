@@ -135,7 +135,7 @@ func (n *Node) serveKnown(id raftyard.NodeID) knownAnswer {
 
 // replicaStore is the directory to which this node's replicas are bound.
 func (n *Node) replicaStore() raftyard.StoreID {
-	if mutant.On(mutant.WipedVotes) {
+	if mutant.On(mutant.WipedVotes) || mutant.On(mutant.LostMemberVotes) {
 		return raftyard.StoreID{}
 	}
 	return n.ownStore()

@@ -73,6 +73,9 @@ const (
 	ReuseReplica
 	// WipedVotes: a node whose directory was wiped is listened to as before.
 	WipedVotes
+	// LostMemberVotes: a member that was lost with its directory is spoken to as before,
+	// and the replica that takes its place in the new one speaks in its name.
+	LostMemberVotes
 	// EpochIgnored: what a replica knows of the members is believed however old it is. It
 	// tells whoever is not among them that they were removed, and they go.
 	EpochIgnored
@@ -105,6 +108,7 @@ var names = [NumBugs]string{
 	NoTombstone:      "NoTombstone",
 	ReuseReplica:     "ReuseReplica",
 	WipedVotes:       "WipedVotes",
+	LostMemberVotes:  "LostMemberVotes",
 	EpochIgnored:     "EpochIgnored",
 }
 
