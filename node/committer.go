@@ -31,6 +31,7 @@ const (
 	writeCreate
 	writeDestroy
 	writePurged
+	writeForget
 )
 
 // A committer makes the writes of all workers durable. While one batch is being
@@ -202,5 +203,7 @@ func (w *write) addTo(b *storage.Batch) {
 		b.Destroy(w.group, w.tombstone)
 	case writePurged:
 		b.MarkPurged(w.group)
+	case writeForget:
+		b.Forget(w.group)
 	}
 }

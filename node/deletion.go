@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -142,9 +143,16 @@ func (d *deletion) checkReachable(parent context.Context) error {
 // was meant; and for good only when the node knows that the group is deleted.
 func (d *deletion) neverBegan(s *survey) bool {
 	st, answered := s.answers[d.rec.Seed]
+	now, seed := d.seedStores()
+	return answered && st.Replica == 0 && !st.Other && !now.IsZero() && now == seed &&
+		len(s.voterSets()) == 0
+}
+
+// seedStores returns the data directory that the seed has now, and the one in which the
+// group begins: if nobody knew that when the group was created, the first of the node's.
+func (d *deletion) seedStores() (now, seed raftyard.StoreID) {
 	node, _ := d.node.registry.Node(d.rec.Seed)
-	return answered && st.Replica == 0 && !st.Other &&
-		node.Store == d.rec.SeedStore && !node.Store.IsZero() && len(s.voterSets()) == 0
+	return node.Store, cmp.Or(d.rec.SeedStore, node.First)
 }
 
 // run has the registry decide, and waits for the voters to stop.
@@ -203,9 +211,8 @@ func (d *deletion) stopped(s *survey, id raftyard.NodeID) bool {
 		return !st.Live
 	}
 	// The directory in which the group began is lost, and nobody listens to it.
-	node, ok := d.node.registry.Node(id)
-	return ok && id == d.rec.Seed && !node.Store.IsZero() && !d.rec.SeedStore.IsZero() &&
-		node.Store != d.rec.SeedStore
+	now, seed := d.seedStores()
+	return id == d.rec.Seed && !now.IsZero() && !seed.IsZero() && now != seed
 }
 
 // toldEverybody reports whether all that can be reached have no replica any more.

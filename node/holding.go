@@ -63,14 +63,14 @@ func (q question) encode() []byte {
 }
 
 // serveHolding answers another node.
-func (n *Node) serveHolding(ctx context.Context, r *wire.Reader) (holding, error) {
+func (n *Node) serveHolding(ctx context.Context, r *wire.Reader) ([]byte, error) {
 	q := question{
 		group: raftyard.GroupID(r.Uvarint()), incarnation: r.ID(), version: r.Uvarint(),
 	}
 	if err := r.Close(); err != nil {
-		return holding{}, err
+		return nil, err
 	}
-	return n.holding(ctx, q)
+	return jsonAnswer(n.holding(ctx, q))
 }
 
 // holding returns what this node has.
@@ -89,7 +89,7 @@ func (n *Node) holding(ctx context.Context, q question) (holding, error) {
 	if !ok {
 		return st, nil
 	}
-	if have.Tombstone == nil {
+	if have.Tombstone == nil || !have.Tombstone.Purged || n.store.Remains(q.group) {
 		st.Stored++
 	}
 	if st.Other = have.Incarnation != q.incarnation; st.Other {

@@ -3,7 +3,6 @@ package node
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/node/registry"
-	"github.com/raftyard/raftyard/storage"
 	"github.com/raftyard/raftyard/transport"
 )
 
@@ -41,11 +39,12 @@ type lifecycle struct {
 	mu       sync.Mutex
 	creates  map[raftyard.GroupID]creation
 	destroys map[*replica]remains // what the tombstone shall know
-	made     chan struct{}        // closed after each round
-	begun    uint64               // rounds that have begun
-	ended    uint64               // rounds that are done
-	fresh    bool                 // the registry is as new as this start
-	swept    bool                 // and there has been a round since
+	forgets  map[raftyard.GroupID]bool
+	made     chan struct{} // closed after each round
+	begun    uint64        // rounds that have begun
+	ended    uint64        // rounds that are done
+	fresh    bool          // the registry is as new as this start
+	swept    bool          // and there has been a round since
 }
 
 // creation is a replica to be made.
@@ -207,13 +206,15 @@ func (l *lifecycle) round() {
 		l.compare()
 	}
 	l.mu.Lock()
-	creates, destroys := l.creates, l.destroys
+	creates, destroys, forgets := l.creates, l.destroys, l.forgets
+	l.forgets = nil
 	l.creates = make(map[raftyard.GroupID]creation)
 	l.destroys = make(map[*replica]remains)
 	l.mu.Unlock()
 
 	l.destroyAll(destroys)
 	l.goOnPurging()
+	l.forgetAll(forgets)
 	l.createAll(creates)
 
 	l.mu.Lock()
@@ -335,83 +336,4 @@ func (l *lifecycle) found(rec *registry.Group) {
 func (l *lifecycle) mayFound(rec *registry.Group) bool {
 	first := l.node.directory(l.node.cfg.ID).First
 	return cmp.Or(rec.SeedStore, first) == l.node.ownStore()
-}
-
-// createAll makes replicas that can be made now.
-func (l *lifecycle) createAll(cs map[raftyard.GroupID]creation) {
-	var made []creation
-	ws := make([]write, 0, len(cs))
-	for _, g := range slices.Sorted(maps.Keys(cs)) {
-		c := cs[g]
-		switch {
-		case l.node.purging(c.group) && !l.node.setAside(c.group):
-			l.postpone(c)
-		case l.creatable(c):
-			ws = append(ws, l.createWrite(c))
-			made = append(made, c)
-		}
-	}
-	for i, err := range l.node.committer.wait(ws) {
-		if err == nil {
-			err = l.node.openReplica(made[i].group)
-		}
-		if err != nil {
-			l.node.logger.Error("replica not started", groupAttr(made[i].group), errAttr(err))
-		}
-	}
-}
-
-// postpone keeps a founding until what a former replica stored here is deleted.
-// For other replicas the message that asks for them comes again.
-func (l *lifecycle) postpone(c creation) {
-	if c.genesis == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, queued := l.creates[c.group]; !queued {
-		l.creates[c.group] = c
-	}
-}
-
-// creatable looks again: the round before may have changed what was true when
-// the creation was asked for.
-func (l *lifecycle) creatable(c creation) bool {
-	if r := l.node.replica(c.group); r != nil {
-		// A later replica of the group on this node: the one here was removed,
-		// and has not been told. The message proves it.
-		if r.incarnation == c.incarnation && r.id < c.id {
-			l.destroy(r, r.bygone(r.view.Load().State.Descriptor.Epoch, c.id))
-		}
-		return false
-	}
-	if c.group != raftyard.SystemGroup && !l.exists(c.group, c.incarnation) {
-		return false // it is deleted by now
-	}
-	st, ok := l.node.store.Replica(c.group)
-	return !ok || st.Incarnation != c.incarnation ||
-		(st.Tombstone != nil && c.id >= st.Tombstone.NextReplica)
-}
-
-func (l *lifecycle) createWrite(c creation) write {
-	w := write{
-		kind: writeCreate, group: c.group,
-		replica: storage.Replica{Group: c.group, Incarnation: c.incarnation, ID: c.id},
-	}
-	var m meta
-	if c.group == raftyard.SystemGroup {
-		// A former replica may have noted something, and some may have come meanwhile.
-		ns := l.node.mergeNotes(l.node.noted.load())
-		m.Stores, m.StoresAt = ns.list, ns.at
-	}
-	if c.genesis != nil {
-		snap, hs := group.Genesis(*c.genesis)
-		m.State = group.State{Descriptor: *c.genesis, Index: snap.GetMetadata().GetIndex()}
-		m.Floor = floor{Index: snap.GetMetadata().GetIndex(), Term: snap.GetMetadata().GetTerm()}
-		w.update = storage.Update{HardState: hs, Snapshot: snap, Reset: true}
-	}
-	m.NoMachine = l.node.kindMissing(c)
-	w.update.Meta = m.encode()
-	w.replica.Meta = w.update.Meta
-	return w
 }

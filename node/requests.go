@@ -15,15 +15,16 @@ import (
 // What nodes ask each other. The numbers are part of the wire format; see
 // docs/formats/node.md.
 const (
-	askPropose  uint8 = 1 // group, command id, command → index, result
-	askQuery    uint8 = 2 // group, consistency, query → answer
-	askTransfer uint8 = 3 // group, node → nothing
-	askSnapshot uint8 = 4 // group → SnapshotInfo
-	askReplica  uint8 = 5 // group → ReplicaStatus
-	askNode     uint8 = 6 // → nodeReport
-	askGroups   uint8 = 7 // first group, limit → replica reports
-	askHolding  uint8 = 8 // group, incarnation, version → holding
-	askKnown    uint8 = 9 // node → what is known of its directory
+	askPropose  uint8 = 1  // group, command id, command → index, result
+	askQuery    uint8 = 2  // group, consistency, query → answer
+	askTransfer uint8 = 3  // group, node → nothing
+	askSnapshot uint8 = 4  // group → SnapshotInfo
+	askReplica  uint8 = 5  // group → ReplicaStatus
+	askNode     uint8 = 6  // → nodeReport
+	askGroups   uint8 = 7  // first group, limit → replica reports
+	askHolding  uint8 = 8  // group, incarnation, version → holding
+	askForget   uint8 = 10 // group, version → nothing
+	askKnown    uint8 = 9  // node → what is known of its directory
 
 	// Those that have to do with replicas without a state machine.
 	askState   uint8 = 20 // group, incarnation, replica, least index → nothing, after a stream
@@ -99,14 +100,14 @@ func (n *Node) serve(ctx context.Context, kind uint8, r *wire.Reader) ([]byte, e
 	case askNode:
 		return jsonAnswer(n.report(), r.Close())
 	case askKnown:
-		id := raftyard.NodeID(r.Uvarint())
-		return jsonAnswer(n.serveKnown(id), r.Close())
+		return jsonAnswer(n.serveKnown(raftyard.NodeID(r.Uvarint())), r.Close())
 	case askGroups:
 		from, limit := raftyard.GroupID(r.Uvarint()), r.Uvarint()
 		return jsonAnswer(n.replicaReports(from, int(min(limit, maxPage))), r.Close())
+	case askForget:
+		return nil, n.serveForget(ctx, r)
 	case askHolding:
-		st, err := n.serveHolding(ctx, r)
-		return jsonAnswer(st, err)
+		return n.serveHolding(ctx, r)
 	default:
 		return nil, fmt.Errorf("%w: request kind %d", ErrUnsupported, kind)
 	}

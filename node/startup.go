@@ -31,9 +31,12 @@ func (n *Node) housekeeping() {
 	for n.settle(ctx) {
 		n.ready.Store(true)
 		n.noteChange()
-		for n.lifecycle.isFresh() && n.world.sleep(ctx, n.ticks(strayTicks)) {
+		for i := 1; n.lifecycle.isFresh() && n.world.sleep(ctx, n.ticks(strayTicks)); i++ {
 			n.cleanStrays(ctx)
 			n.noticeRemoval()
+			if i%(forgetTicks/strayTicks) == 0 {
+				n.forgetTombstones(ctx)
+			}
 		}
 		n.ready.Store(false)
 	}
