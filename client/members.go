@@ -11,11 +11,9 @@ import (
 
 // DeleteGroup deletes a group everywhere. It is no error when it is deleted
 // already. It is refused with [CodeNoQuorum] when a majority of its voters cannot be
-// reached, and ends with [CodeNotReached] when it is decided and they are not known to
-// have stopped.
-func (c *Client) DeleteGroup(ctx context.Context, id raftyard.GroupID) error {
-	_, err := c.call(ctx, request{method: http.MethodDelete, path: groupPath(id)})
-	return err
+// reached. That it is decided is a success; the answer says whether it is over, too.
+func (c *Client) DeleteGroup(ctx context.Context, id raftyard.GroupID) (*Deleted, error) {
+	return call[Deleted](ctx, c, request{method: http.MethodDelete, path: groupPath(id)})
 }
 
 // ForceDeleteGroup deletes a group that has lost its majority, and with it what

@@ -37,7 +37,8 @@ func TestRequests(t *testing.T) {
 			return second(c.RemoveNode(ctx, 4, true))
 		},
 		"DELETE /v1/groups/7": func(ctx context.Context, c *Client) error {
-			return c.DeleteGroup(ctx, 7)
+			_, err := c.DeleteGroup(ctx, 7)
+			return err
 		},
 		"DELETE /v1/groups/7?confirm=5f-1&force=true": func(ctx context.Context, c *Client) error {
 			return second(c.ForceDeleteGroup(ctx, 7, "5f-1"))

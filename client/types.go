@@ -205,8 +205,8 @@ type Transfer struct {
 type Deleted struct {
 	Group   raftyard.GroupID `json:"group"`
 	Deleted bool             `json:"deleted"`
-	// Pending says which members are not known to have stopped after a forced deletion:
-	// they stop when they hear of it. Empty: all that count have.
+	// Pending says which members are not known to have stopped: they stop when they hear
+	// of the deletion. Empty: nothing is acknowledged by the group any more.
 	Pending string `json:"pending,omitempty"`
 }
 

@@ -41,8 +41,8 @@ var (
 	// within the deadline; it goes on by itself.
 	ErrNotReached = errors.New("not reached yet")
 
-	// ErrNoQuorum: a majority of the group's voters cannot be reached, so that the
-	// change could not be made safely. It had no effect.
+	// ErrNoQuorum: a majority of the group's voters cannot be reached, or not every node
+	// where all are needed, so that the change could not be made safely. It had no effect.
 	ErrNoQuorum = errors.New("no quorum")
 
 	// ErrUnhealthy: the members that are asked for would have no majority that lives,

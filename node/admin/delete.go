@@ -29,15 +29,24 @@ func (h *Handler) deleteGroup(c *call) error {
 	case confirmed:
 		return newProblem(client.CodeInvalid, "confirm goes with force=true, which is not there")
 	}
-	if err := h.cfg.Node.DeleteGroup(c.r.Context(), id); err != nil {
+	return sendDeleted(c, id, h.cfg.Node.DeleteGroup(c.r.Context(), id))
+}
+
+// sendDeleted answers a deletion that has ended with err. It has succeeded when it is
+// decided; that some of the members are not known to have stopped is for the caller to see.
+func sendDeleted(c *call, id raftyard.GroupID, err error) error {
+	answer := client.Deleted{Group: id, Deleted: true}
+	switch {
+	case errors.Is(err, node.ErrNotReached) && !errors.Is(err, node.ErrUnknownOutcome):
+		answer.Pending = detail(err, node.ErrNotReached)
+	case err != nil:
 		return err
 	}
-	return c.send(http.StatusOK, client.Deleted{Group: id, Deleted: true})
+	return c.send(http.StatusOK, answer)
 }
 
 // forceDelete deletes a group that may have members which nobody can ask. Who wants
-// that has to name the incarnation, and so to have looked at the group. That some of
-// the members are not known to have stopped is what it is for, and no failure.
+// that has to name the incarnation, and so to have looked at the group.
 func (h *Handler) forceDelete(c *call, id raftyard.GroupID, confirm string) error {
 	if confirm == "" {
 		status, err := h.cfg.Node.Group(c.r.Context(), id)
@@ -53,13 +62,17 @@ func (h *Handler) forceDelete(c *call, id raftyard.GroupID, confirm string) erro
 		return newProblem(client.CodeInvalid,
 			"confirm is %q, want the group's incarnation, a UUID", confirm)
 	}
-	err = h.cfg.Node.ForceDeleteGroup(c.r.Context(), id, raftyard.Incarnation(incarnation))
-	answer := client.Deleted{Group: id, Deleted: true}
-	switch {
-	case errors.Is(err, node.ErrNotReached) && !errors.Is(err, node.ErrUnknownOutcome):
-		answer.Pending = detail(err, node.ErrNotReached)
-	case err != nil:
+	return sendDeleted(c, id,
+		h.cfg.Node.ForceDeleteGroup(c.r.Context(), id, raftyard.Incarnation(incarnation)))
+}
+
+func (h *Handler) forgetGroup(c *call) error {
+	id, err := c.userGroupID()
+	if err != nil {
 		return err
 	}
-	return c.send(http.StatusOK, answer)
+	if err := h.cfg.Node.ForgetGroup(c.r.Context(), id); err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, client.Forgotten{Group: id, Forgotten: true})
 }

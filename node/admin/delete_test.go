@@ -29,6 +29,9 @@ func TestDeletionRoutes(t *testing.T) {
 			"want the group's incarnation", "",
 		},
 		{"DELETE /v1/groups/0?force=true", "", 400, "system group", ""},
+		{"POST /v1/groups/7/forget", "", 200, `{"group":7,"forgotten":true}`, "forget 7"},
+		{"POST /v1/groups/0/forget", "", 400, "system group", ""},
+		{"GET /v1/groups/7/forget", "", 405, "POST", ""},
 	})
 }
 
@@ -40,13 +43,15 @@ func TestRefusedDeletion(t *testing.T) {
 	if p.Code != client.CodeNoQuorum || p.Outcome != client.OutcomeNotApplied {
 		t.Errorf("refused with %+v", p)
 	}
-	// To go on without those who cannot be reached is what force is for.
+	// What is decided is a success, though not all is over yet.
 	n.err = fmt.Errorf("group 7: %w: its voters on node 2 are not known to have stopped",
 		node.ErrNotReached)
-	resp := ask(h, "DELETE", "/v1/groups/7?force=true&confirm="+someUUID, "")
-	if resp.StatusCode != 200 || !strings.Contains(resp.Body,
-		`"deleted":true,"pending":"group 7: its voters on node 2 are not known`) {
-		t.Errorf("a forced deletion that is decided = %d %s", resp.StatusCode, resp.Body)
+	for _, query := range []string{"", "?force=true&confirm=" + someUUID} {
+		resp := ask(h, "DELETE", "/v1/groups/7"+query, "")
+		if resp.StatusCode != 200 || !strings.Contains(resp.Body,
+			`"deleted":true,"pending":"group 7: its voters on node 2 are not known`) {
+			t.Errorf("a deletion%s that is decided = %d %s", query, resp.StatusCode, resp.Body)
+		}
 	}
 	n.err = errors.Join(node.ErrNotReached, node.ErrUnknownOutcome)
 	p = problemOf(t, ask(h, "DELETE", "/v1/groups/7?force=true&confirm="+someUUID, ""))

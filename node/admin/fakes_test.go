@@ -94,6 +94,10 @@ func (f *fakeNode) ForceDeleteGroup(
 	return f.note("force delete " + id.String() + " " + confirm.String())
 }
 
+func (f *fakeNode) ForgetGroup(_ context.Context, id raftyard.GroupID) error {
+	return f.note("forget " + id.String())
+}
+
 func (f *fakeNode) AddLearner(
 	_ context.Context, id raftyard.GroupID, on raftyard.NodeID,
 ) (node.GroupStatus, error) {

@@ -31,6 +31,7 @@ type Deletion interface {
 	ForceDeleteGroup(
 		ctx context.Context, id raftyard.GroupID, confirm raftyard.Incarnation,
 	) error
+	ForgetGroup(ctx context.Context, id raftyard.GroupID) error
 }
 
 // Members says which nodes shall hold a group.

@@ -173,7 +173,7 @@ func TestNotReached(t *testing.T) {
 	} {
 		n.err = fmt.Errorf("group 7: %w", tt.err)
 		for _, request := range []string{
-			"PUT /v1/groups/7/members", "PUT /v1/groups/7/members?wait=1s", "DELETE /v1/groups/7",
+			"PUT /v1/groups/7/members", "PUT /v1/groups/7/members?wait=1s",
 		} {
 			method, target, _ := strings.Cut(request, " ")
 			p := problemOf(t, ask(h, method, target, `{"voters":[1]}`))

@@ -71,6 +71,10 @@ func (h *Handler) groupRoutes() {
 		pattern: one, serve: h.deleteGroup, changes: true,
 		params: []string{"force", "confirm"}, does: "delete a group everywhere",
 	})
+	h.handle(http.MethodPost, &route{
+		pattern: one + "/forget", serve: h.forgetGroup, changes: true,
+		does: "drop what is remembered of a deleted group",
+	})
 	h.memberRoutes()
 	h.handle(http.MethodPost, &route{
 		pattern: one + "/transfer", serve: h.transferLeader, changes: true,

@@ -60,7 +60,7 @@ func deleteGroup(
 ) (*client.Deleted, error) {
 	switch {
 	case !force:
-		return &client.Deleted{Group: id, Deleted: true}, c.DeleteGroup(ctx, id)
+		return c.DeleteGroup(ctx, id)
 	case confirm != "":
 		return c.ForceDeleteGroup(ctx, id, confirm)
 	}
