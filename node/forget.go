@@ -59,31 +59,40 @@ func (n *Node) ForgetGroup(ctx context.Context, g raftyard.GroupID) error {
 	return nil
 }
 
-// awaitNothing waits until every node says that it has nothing of a deleted group.
+// awaitNothing waits until every node says that it has nothing of a deleted group. It is
+// patient for a moment with those that do not answer: a connection may just be coming up.
 func (n *Node) awaitNothing(ctx context.Context, rec *registry.Group) error {
 	q := question{group: rec.ID, incarnation: rec.Incarnation, version: rec.Version}
+	until := n.world.now().Add(askPatience)
 	for wait := pollEvery; ; wait = min(2*wait, n.ticks(10)) {
 		s := n.survey(ctx, q, n.registeredIDs())
-		if len(s.silent) > 0 {
-			id := slices.Min(slices.Collect(maps.Keys(s.silent)))
-			return fmt.Errorf("group %d: %w: node %d cannot be asked whether it has something of "+
-				"the group: %s; start it, or remove it from the cluster",
-				rec.ID, ErrNoQuorum, id, s.silent[id].Error())
-		}
-		var busy []raftyard.NodeID
-		for id, st := range s.answers {
-			if st.Stored > 0 {
-				busy = append(busy, id)
-			}
-		}
-		if len(busy) == 0 {
-			return nil
-		}
-		if !n.world.sleep(ctx, wait) {
-			return fmt.Errorf("group %d: %w: %s still deleting what it stored",
-				rec.ID, ErrTimeout, areNodes(sortedSet(busy)))
+		err := s.somethingLeft(rec.ID)
+		late := n.world.now().After(until) && errors.Is(err, ErrNoQuorum)
+		if err == nil || late || !n.world.sleep(ctx, wait) {
+			return err
 		}
 	}
+}
+
+// somethingLeft returns why a deleted group cannot be forgotten yet, or nil.
+func (s *survey) somethingLeft(g raftyard.GroupID) error {
+	if len(s.silent) > 0 {
+		id := slices.Min(slices.Collect(maps.Keys(s.silent)))
+		return fmt.Errorf("group %d: %w: node %d cannot be asked whether it has something of "+
+			"the group: %s; start it, or remove it from the cluster",
+			g, ErrNoQuorum, id, s.silent[id].Error())
+	}
+	var busy []raftyard.NodeID
+	for id, st := range s.answers {
+		if st.Stored > 0 {
+			busy = append(busy, id)
+		}
+	}
+	if len(busy) == 0 {
+		return nil
+	}
+	return fmt.Errorf("group %d: %w: %s still deleting what it stored",
+		g, ErrTimeout, areNodes(sortedSet(busy)))
 }
 
 // areNodes names nodes, and goes on with is or are.
