@@ -8,10 +8,6 @@ import (
 )
 
 const (
-	// healthEvery is after how many ticks a leader looks at its members. It has no
-	// divisor in common with the usual election timeout of ten ticks, at which
-	// raft forgets who was active.
-	healthEvery = 7
 	// silentLooks is how many looks in a row a member must have been silent to
 	// count as down.
 	silentLooks = 3
@@ -35,10 +31,15 @@ func (a *ailing) equal(o *ailing) bool {
 	return slices.Equal(a.Down, o.Down) && slices.Equal(a.Lagging, o.Lagging)
 }
 
+// healthEvery is after how many ticks a leader looks at its members. It has no divisor
+// in common with the election timeout, after which raft forgets, again and again, who was
+// active: looks that came with that would find everybody silent.
+func healthEvery(electionTicks int) int { return max(electionTicks-1, 1) }
+
 // tickHealth looks at the members now and then, if this replica leads.
 func (w *worker) tickHealth(r *replica) {
 	h := &r.health
-	if h.ticks++; h.ticks < healthEvery {
+	if h.ticks++; h.ticks < healthEvery(w.node.cfg.ElectionTicks) {
 		return
 	}
 	h.ticks = 0

@@ -206,6 +206,12 @@ func TestSnapshotAndCatchUp(t *testing.T) {
 	write(20)
 	c.close(3)
 	write(300)
+	c.eventually("the others have cut their logs beyond what node 3 has", func() bool {
+		return !slices.ContainsFunc([]raftyard.NodeID{1, 2}, func(id raftyard.NodeID) bool {
+			st, err := c.nodes[id].RaftStatus(t.Context(), 1)
+			return err != nil || st.First < 100
+		})
+	})
 	c.open(3, nil)
 	c.eventually("node 3 catches up", func() bool { return slices.Equal(c.words(3, 1), want) })
 	if got := c.nodes[3].Metrics().SnapshotsInstalled; got == 0 {

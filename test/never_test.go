@@ -35,8 +35,13 @@ func TestMemberThatNeverStarts(t *testing.T) {
 		asked = asked[1:2]
 	}
 	for i, n := range asked {
-		a = n.SetMembers(
-			t.Context(), g, client.Members{Voters: []raftyard.NodeID{1, 4}}, time.Second)
+		want := client.Members{Voters: []raftyard.NodeID{1, 4}}
+		a = n.SetMembers(t.Context(), g, want, time.Second)
+		if a.Outcome != cluster.NotApplied || a.Why != client.CodeUnhealthy {
+			t.Errorf("node 4 is to be a member: %v, want it refused", a)
+		}
+		want.Force = true
+		a = n.SetMembers(t.Context(), g, want, time.Second)
 		if a.Outcome != cluster.Unknown || a.Why != client.CodeNotReached {
 			t.Errorf("node 4 is to be a member: %v, want it decided, and not reached", a)
 		}
