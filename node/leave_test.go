@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -336,4 +337,51 @@ func TestLastNodeStays(t *testing.T) {
 	c.close(1)
 	c.create(1, 2)
 	c.add(2, 1, "a")
+}
+
+// TestLeaveSurvivesLeaders: whoever leads the system group goes on with what the one
+// before has begun, wherever that was.
+func TestLeaveSurvivesLeaders(t *testing.T) {
+	c := newCluster(t, 5)
+	c.awaitReady(1, 2, 3, 4, 5)
+	const groups = 8
+	for g := range raftyard.GroupID(groups) {
+		c.create(g+1, 5, 1+raftyard.NodeID(g%2), 3)
+		c.add(1, g+1, "a")
+	}
+	if _, err := c.nodes[1].DrainNode(t.Context(), 5); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.nodes[1].RemoveNode(t.Context(), 5, false); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		led := c.leader(raftyard.SystemGroup)
+		if led == 5 {
+			continue
+		}
+		c.crash(led)
+		c.open(led, nil)
+		c.awaitReady(led)
+	}
+	c.eventually("the node is removed", func() bool {
+		return c.isGone(1, 5) && c.isGone(2, 5)
+	})
+	for g := range raftyard.GroupID(groups) {
+		if got := c.voters(g + 1); len(got) != 3 || slices.Contains(got, 5) {
+			t.Errorf("group %d has the voters %d", g+1, got)
+		}
+		c.wantWords(1, g+1, "a")
+	}
+}
+
+// crash stops a node that hands nothing over.
+func (c *cluster) crash(id raftyard.NodeID) {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(c.t.Context())
+	cancel()
+	if err := c.nodes[id].Close(ctx); err != nil {
+		c.t.Errorf("close node %d: %v", id, err)
+	}
+	delete(c.nodes, id)
 }
