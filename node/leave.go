@@ -35,14 +35,18 @@ type departure struct {
 	nodes  []registry.Node // by id
 	live   map[raftyard.NodeID]bool
 	load   map[raftyard.NodeID]int // how many replicas are wanted on each
+
+	// lacks reports whether a node is known to have no state machine of a kind.
+	lacks func(id raftyard.NodeID, kind string) bool
 }
 
 // without returns the members that a group shall have without the node, which is one
 // that it wants; or why it must wait.
 //
 // A learner is dropped. In the place of a voter comes a node that is active and live and
-// is no member yet: one that has least in common, by its labels, with the other voters,
-// and of those the one with the fewest replicas. If there is none the group waits. If the
+// is no member yet: one that has the state machine, if there is one; of those one that
+// has least in common, by its labels, with the other voters; and of those the one with
+// the fewest replicas. If there is none the group waits. If the
 // node is forced to leave, it goes on with fewer voters, but never without any. The only
 // voter of a group can be followed only while it is there.
 func (p *departure) without(rec *registry.Group) (voters, learners []raftyard.NodeID, why string) {
@@ -52,7 +56,7 @@ func (p *departure) without(rec *registry.Group) (voters, learners []raftyard.No
 	if len(voters) == len(rec.Voters) {
 		return voters, learners, ""
 	}
-	best, found := p.best(voters, learners)
+	best, found := p.best(rec.Kind, voters, learners)
 	switch {
 	case len(voters) == 0 && (!found || !p.live[p.id]):
 		return nil, nil, onlyVoter
@@ -72,15 +76,21 @@ const (
 )
 
 // best returns the node that is to take the place of the one that leaves.
-func (p *departure) best(voters, learners []raftyard.NodeID) (raftyard.NodeID, bool) {
+func (p *departure) best(
+	kind string, voters, learners []raftyard.NodeID,
+) (raftyard.NodeID, bool) {
+	usable := p.usable()
 	var best *registry.Node
 	for i := range p.nodes {
 		n := &p.nodes[i]
-		if n.State != registry.NodeActive || !p.live[n.ID] ||
-			slices.Contains(voters, n.ID) || slices.Contains(learners, n.ID) {
+		if !slices.Contains(usable, n.ID) || slices.Contains(voters, n.ID) ||
+			slices.Contains(learners, n.ID) {
 			continue
 		}
-		if best == nil || p.compare(n, best, voters) < 0 {
+		if best == nil || cmp.Or(
+			boolCompare(p.lacks(n.ID, kind), p.lacks(best.ID, kind)),
+			p.compare(n, best, voters),
+		) < 0 {
 			best = n
 		}
 	}
@@ -88,6 +98,16 @@ func (p *departure) best(voters, learners []raftyard.NodeID) (raftyard.NodeID, b
 		return 0, false
 	}
 	return best.ID, true
+}
+
+// usable returns the nodes that can take the place of another.
+func (p *departure) usable() (ids []raftyard.NodeID) {
+	for i := range p.nodes {
+		if n := &p.nodes[i]; n.State == registry.NodeActive && p.live[n.ID] {
+			ids = append(ids, n.ID)
+		}
+	}
+	return ids
 }
 
 func (p *departure) compare(a, b *registry.Node, voters []raftyard.NodeID) int {
@@ -116,9 +136,16 @@ func (p *departure) inCommon(n *registry.Node, voters []raftyard.NodeID) (count 
 
 // newDeparture looks at the registry as this node has it.
 func (n *Node) newDeparture(rec *registry.Node) *departure {
+	boots := n.liveBoots()
 	p := &departure{
 		id: rec.ID, forced: rec.Forced, nodes: n.registry.Nodes(), live: n.liveNodes(),
 		load: make(map[raftyard.NodeID]int),
+		lacks: func(id raftyard.NodeID, kind string) bool {
+			if id == n.cfg.ID {
+				return !n.hasKind(kind)
+			}
+			return n.kinds.lacks(id, boots[id], kind)
+		},
 	}
 	for g := range n.registry.All() {
 		for _, id := range slices.Concat(g.Voters, g.Learners) {
@@ -135,6 +162,7 @@ func (n *Node) moveAway(ctx context.Context, rec *registry.Node) (left bool) {
 	if p.load[rec.ID] == 0 {
 		return true
 	}
+	n.askForKindsOf(ctx, p.usable())
 	moved := 0
 	for g := range n.registry.All() {
 		if moved == moveBatch || ctx.Err() != nil {
@@ -256,7 +284,13 @@ func (n *Node) keptBy(ctx context.Context, rec *registry.Node, st *NodeStatus) s
 		return st.Problem
 	}
 	with, err := n.groupsWith(ctx, rec, st.Live)
-	if err != nil || len(with) == 0 {
+	switch {
+	case err != nil:
+		return st.Problem
+	case len(with) == 0 && st.Live && st.Replicas > 0:
+		return fmt.Sprintf("no group has a member there any more, but the node still has %d "+
+			"replicas, and is asked to destroy them", st.Replicas)
+	case len(with) == 0:
 		return st.Problem
 	}
 	return fmt.Sprintf("these groups still have a member there, or no leader to say that they "+

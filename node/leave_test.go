@@ -26,13 +26,15 @@ func TestWithout(t *testing.T) {
 		{ID: 7, Labels: zone("c"), State: registry.NodeDrained},
 	}
 	tests := []struct {
-		name     string
+		name     string // if it begins with rare, only node 4 has the state machine
 		voters   []raftyard.NodeID
 		learners []raftyard.NodeID
 		down     []raftyard.NodeID
 		forced   bool
 		want     string
 	}{
+		{"rare kind", nodeIDs(1, 2, 3), nil, nil, false, "[1 2 4] []"},
+		{"rare kind, and it is down", nodeIDs(1, 2, 3), nil, nodeIDs(4), false, "[1 2 6] []"},
 		{"the one with fewer replicas", nodeIDs(1, 2, 3), nil, nil, false, "[1 2 6] []"},
 		{"another zone before fewer", nodeIDs(1, 2, 3), nil, nodeIDs(6), false, "[1 2 5] []"},
 		{"what is left", nodeIDs(1, 2, 3), nil, nodeIDs(5, 6), false, "[1 2 4] []"},
@@ -54,13 +56,16 @@ func TestWithout(t *testing.T) {
 			p := &departure{
 				id: 3, forced: tt.forced, nodes: nodes, live: make(map[raftyard.NodeID]bool),
 				load: map[raftyard.NodeID]int{1: 1, 2: 1, 4: 0, 5: 3, 6: 2},
+				lacks: func(id raftyard.NodeID, kind string) bool {
+					return kind == "rare" && id != 4
+				},
 			}
 			for _, n := range nodes {
 				p.live[n.ID] = !slices.Contains(tt.down, n.ID)
 			}
-			voters, learners, why := p.without(&registry.Group{
-				Voters: tt.voters, Learners: tt.learners,
-			})
+			rec := &registry.Group{Voters: tt.voters, Learners: tt.learners}
+			rec.Kind, _, _ = strings.Cut(tt.name, " ")
+			voters, learners, why := p.without(rec)
 			got := why
 			if why == "" {
 				got = fmt.Sprint(voters, " ", learners)
@@ -77,6 +82,7 @@ func TestWithout(t *testing.T) {
 func TestWithoutProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &departure{id: 1, live: make(map[raftyard.NodeID]bool)}
+		p.lacks = func(id raftyard.NodeID, _ string) bool { return id%2 == 0 }
 		p.forced = rapid.Bool().Draw(t, "forced")
 		var rec registry.Group
 		usable := make(map[raftyard.NodeID]bool)
