@@ -87,7 +87,8 @@ func (n *Node) liveNodes() map[raftyard.NodeID]bool {
 	return live
 }
 
-// command has a command applied by the registry.
+// command has a command applied by the registry, and by this node's copy of it, if that
+// is not long in coming: who asks this node next shall be told what was decided.
 func (n *Node) command(ctx context.Context, cmd []byte) (registry.Result, error) {
 	res, err := n.Propose(ctx, raftyard.SystemGroup, cmd)
 	if err != nil {
@@ -97,7 +98,21 @@ func (n *Node) command(ctx context.Context, cmd []byte) (registry.Result, error)
 	if err != nil {
 		return registry.Result{}, fmt.Errorf("registry: %w: %w", ErrUnknownOutcome, err)
 	}
+	n.awaitOwnRegistry(ctx, res.Index)
 	return out, nil
+}
+
+// awaitOwnRegistry waits until this node's copy of the registry has applied an index, for
+// an election timeout at most. A copy that does not come is no reason to fail.
+func (n *Node) awaitOwnRegistry(ctx context.Context, index uint64) {
+	ctx, cancel := n.world.withTimeout(ctx, n.ticks(n.cfg.ElectionTicks))
+	defer cancel()
+	for {
+		r := n.replica(raftyard.SystemGroup)
+		if r == nil || !r.serving() || r.applied.Load() >= index || !n.world.sleep(ctx, pollEvery) {
+			return
+		}
+	}
 }
 
 // awaitMembers waits until the group has a leader among its members, and is where
