@@ -12,7 +12,8 @@ import (
 )
 
 // TestMemberThatNeverStarts gives a group of one member another one, whose node never
-// runs. The group must go on, and it must be possible to take that back.
+// runs. That must be refused, and if it is forced the group must go on, and it must be
+// possible to take it back.
 func TestMemberThatNeverStarts(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t, cluster.Config{Nodes: 4})
@@ -35,15 +36,16 @@ func TestMemberThatNeverStarts(t *testing.T) {
 		asked = asked[1:2]
 	}
 	for i, n := range asked {
-		want := client.Members{Voters: []raftyard.NodeID{1, 4}}
-		a = n.SetMembers(t.Context(), g, want, time.Second)
+		m := client.Members{Voters: []raftyard.NodeID{1, 4}}
+		a = n.SetMembers(t.Context(), g, m, time.Second)
 		if a.Outcome != cluster.NotApplied || a.Why != client.CodeUnhealthy {
-			t.Errorf("node 4 is to be a member: %v, want it refused", a)
+			t.Errorf("node 4 is to be a member: %v, want %s", a, client.CodeUnhealthy)
 		}
-		want.Force = true
-		a = n.SetMembers(t.Context(), g, want, time.Second)
+		m.Force = true
+		a = n.SetMembers(t.Context(), g, m, time.Second)
 		if a.Outcome != cluster.Unknown || a.Why != client.CodeNotReached {
-			t.Errorf("node 4 is to be a member: %v, want it decided, and not reached", a)
+			t.Errorf("node 4 is to be a member all the same: %v, want it decided, and not "+
+				"reached", a)
 		}
 		begun := time.Now()
 		other := c.Nodes()[(i+1)%3]
