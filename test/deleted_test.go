@@ -3,6 +3,7 @@
 package test
 
 import (
+	"cmp"
 	"net/http"
 	"testing"
 
@@ -77,4 +78,60 @@ func TestDeletedWithoutMembers(t *testing.T) {
 		verifyHashes(t, up, []raftyard.GroupID{g})
 	}
 	verifyDisks(t, c, placed{plain: {1, 4, 5}, forced: {1, 4, 5}})
+}
+
+// TestForgotten deletes a group, and has the cluster forget it: no tombstone may stay,
+// once every node has cleaned up, and none may go before.
+func TestForgotten(t *testing.T) {
+	long(t)
+	t.Parallel()
+	c := cluster.New(t, cluster.Config{Nodes: 4})
+	c.Start()
+	const g = 1
+	createGroups(t, c.Nodes(), []raftyard.GroupID{g}, kvGroup(1, 2, 3))
+	if err := put(t, c.Node(1), g, "key", []byte("value")); err != nil {
+		t.Fatal(err)
+	}
+	if a := c.Node(4).Forget(t.Context(), g); a.Outcome != cluster.NotApplied {
+		t.Errorf("forget a group that is not deleted: %v", a)
+	}
+	c.Node(3).Kill()
+	if a := c.Node(4).Delete(t.Context(), g); a.Error() != nil {
+		t.Fatal(a)
+	}
+	if a := c.Node(1).Forget(t.Context(), g); a.Error() == nil {
+		t.Errorf("a group is forgotten of which node 3 has not cleaned up: %v", a)
+	}
+	c.Node(3).Start()
+	c.AwaitReady(startLimit)
+	cluster.Eventually(t, moveLimit, "it can be forgotten", func() error {
+		a := c.Node(2).Forget(t.Context(), g)
+		if a.Why == client.CodeGroupNotFound { // by one of the attempts before
+			return nil
+		}
+		return a.Error()
+	})
+	for _, n := range c.Nodes() {
+		cluster.Eventually(t, moveLimit, "it is gone", func() error { return isGone(t, n, g) })
+	}
+	disks := stoppedDisks(t, c)
+	for i, d := range disks {
+		for j := range d.Replicas {
+			if r := &d.Replicas[j]; r.Group == g {
+				t.Errorf("node %d remembers group %d: %+v", i+1, g, r)
+			}
+		}
+	}
+	for _, n := range c.Nodes() {
+		n.Start()
+	}
+	c.AwaitReady(startLimit)
+	createGroups(t, c.Nodes(), []raftyard.GroupID{g}, kvGroup(2, 3, 4))
+	wantKeys(t, c, g)
+	awaitPlaced(t, c.Nodes(), g, []raftyard.NodeID{2, 3, 4})
+	_, err := c.Node(1).Group(t.Context(), g)
+	if err = cmp.Or(err, put(t, c.Node(1), g, "key", []byte("value"))); err != nil {
+		t.Error(err)
+	}
+	verifyDisks(t, c, placed{g: {2, 3, 4}})
 }
