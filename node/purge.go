@@ -124,7 +124,7 @@ func (n *Node) purgeMachine(p *purge, m *machine) {
 		n.purgeEnded(p, err)
 		return
 	}
-	m.whenFree(func() { n.files.start(func() { n.purgeEnded(p, n.removeFiles(m.env.Dir)) }) })
+	m.whenFree(func() { n.purgeEnded(p, n.removeFiles(m.env.Dir)) })
 }
 
 // removeFiles deletes the directory of a replica.

@@ -43,6 +43,7 @@ func TestSnapshotOfDestroyed(t *testing.T) {
 			t.Error(cerr)
 		}
 	}()
+	defer gate.release() // or Close would wait for ever
 	ctx, cancel := context.WithCancel(t.Context())
 	var asked sync.WaitGroup
 	defer asked.Wait()
@@ -101,6 +102,7 @@ type gate struct {
 	open    chan struct{}
 	writing chan struct{} // one for each that is being written
 
+	once sync.Once
 	mu   sync.Mutex
 	made int
 }
@@ -111,7 +113,8 @@ func (g *gate) snapshots() int {
 	return g.made
 }
 
-func (g *gate) release() { close(g.open) }
+// release lets what waits go on, and may be called again.
+func (g *gate) release() { g.once.Do(func() { close(g.open) }) }
 
 // A gated list writes its snapshots through the gate.
 type gated struct {

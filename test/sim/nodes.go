@@ -169,7 +169,9 @@ func (w *World) wantedNodes() {
 			wish.Nodes = append(wish.Nodes, h.id)
 		}
 	}
-	wish.Incarnation = in
+	if wish.Incarnation = in; in.IsZero() {
+		return // no node has come so far yet
+	}
 	w.check.Wanted(raftyard.SystemGroup, wish)
 }
 
