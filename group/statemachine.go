@@ -156,8 +156,9 @@ type Sizer interface {
 type Destroyer interface {
 	// Destroy deletes the state and releases what the state machine holds. It is
 	// called instead of Close when the replica is removed for good. It may be
-	// interrupted, or fail: then the state machine is opened again after the next
-	// start of the node, and Destroy is called again.
+	// interrupted, or fail: then the state machine is opened again, after a pause or
+	// the next start of the node, and Destroy is called again. If it fails several
+	// times, a later replica of the group may be opened before.
 	Destroy() error
 }
 
