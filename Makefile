@@ -9,6 +9,7 @@ ROUNDS   ?= 500
 SEEDS    ?= 100000
 LIVES    ?= 10000
 CHAOS    ?= 30m
+CHANGES  ?= Changes|Comes|Callers|Founded|Leader|Members|Dropped|Late|Operators|Wiped|Older
 VULN     ?= golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 # The linter is pinned in tools/go.mod, built once into bin/ and reused.
@@ -56,6 +57,7 @@ soak: ## Hours of it: ROUNDS kills in each crash loop, SEEDS and LIVES simulatio
 	$(GO) test -v -count=1 -timeout 0 -run TestLifeCycle ./test/sim -seeds $(LIVES) || status=1; \
 	RAFTYARD_CHAOS_DURATION=$(CHAOS) \
 	  $(GO) test -v -count=1 -timeout 0 -run TestChaos ./test || status=1; \
+	RAFTYARD_TEST_SCALE=full $(GO) test -v -count=1 -timeout 0 -run '$(CHANGES)' ./test || status=1; \
 	exit $$status
 
 # Only packages whose tests use datadriven know the flag -rewrite.

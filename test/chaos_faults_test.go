@@ -41,6 +41,7 @@ func processFaults() []fault {
 			return fmt.Sprintf("%s, of group %d", what, g)
 		}},
 		{"flicker", 1, (*chaos).flicker},
+		{"wipe", 3, (*chaos).wipe},
 	}
 }
 

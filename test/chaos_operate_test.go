@@ -29,6 +29,7 @@ func (x *chaos) operate(dice *rand.Rand, operator uint64) {
 		g := x.groups[dice.IntN(len(x.groups))]
 		to := x.some(dice, 1)[0].ID()
 		want := x.members(dice)
+		x.still.RLock()
 		begun := time.Now()
 		switch draw := dice.IntN(100); {
 		case draw < 32:
@@ -47,6 +48,7 @@ func (x *chaos) operate(dice *rand.Rand, operator uint64) {
 		default:
 			x.passing(n, raftyard.GroupID(extraGroups+i*operators+operator), want)
 		}
+		x.still.RUnlock()
 	}
 }
 

@@ -52,6 +52,9 @@ type chaos struct {
 	calm    context.Context
 	longest time.Duration
 	asked   sync.WaitGroup // what faults have asked
+	// still is held by whoever does something, and alone by one for whom nothing else may go
+	// on.
+	still sync.RWMutex
 
 	mu   sync.Mutex
 	gone []raftyard.GroupID // deleted for certain
@@ -182,7 +185,7 @@ func (x *chaos) rage(span time.Duration) {
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer cancel() // before the others are waited for, also when this ends the test
-	others.Go(func() { x.lane(x.dice(networkDice), networkFaults()) })
+	others.Go(func() { x.lane(x.dice(networkDice), quiet(networkFaults())) })
 	for i := range uint64(operators) {
 		dice := x.dice(operatorDice + i)
 		others.Go(func() { x.operate(dice, i) })
@@ -216,6 +219,18 @@ func (x *chaos) lane(dice *rand.Rand, faults []fault) {
 			}
 		}
 	}
+}
+
+// quiet keeps faults from happening while somebody needs that nothing goes on.
+func quiet(faults []fault) []fault {
+	for i, f := range faults {
+		faults[i].do = func(x *chaos, dice *rand.Rand) string {
+			x.still.RLock()
+			defer x.still.RUnlock()
+			return f.do(x, dice)
+		}
+	}
+	return faults
 }
 
 // hold lets time pass, unless the faults are to end: then it returns false.
