@@ -50,7 +50,7 @@ mutants: ## Plant bugs, one after the other, and see that the tests find each.
 	  -run 'TestTornUpdate|TestClampTail|TestSkippedSync' ./storage ./internal/simdisk
 
 .PHONY: soak
-soak: ## Hours of it: ROUNDS kills in each crash loop, SEEDS and LIVES simulations, CHAOS of chaos.
+soak: ## Hours: ROUNDS kills, SEEDS and LIVES simulations, CHAOS of chaos, CHANGES of members.
 	@status=0; \
 	RAFTYARD_CRASH_ROUNDS=$(ROUNDS) $(GO) test -v -count=1 -timeout 0 ./test/crash || status=1; \
 	$(GO) test -v -count=1 -timeout 0 -run TestSeeds ./test/sim -seeds $(SEEDS) || status=1; \
