@@ -20,6 +20,7 @@ const standstill = 3 * time.Second
 // TestLeaderIsRemoved removes the leader of a group again and again, under writes. The
 // group must not stand still, and the one that was removed must leave it in peace.
 func TestLeaderIsRemoved(t *testing.T) {
+	t.Parallel()
 	c := cluster.New(t, cluster.Config{Nodes: 4})
 	c.Start()
 	const g = 1

@@ -117,6 +117,8 @@ func (l *loss) replicas(t *testing.T) map[raftyard.GroupID]raftyard.ReplicaID {
 // acknowledged, so its replicas must not come back; others must, under new ids, by
 // themselves, and without disturbing anybody.
 func TestWipedNode(t *testing.T) {
+	long(t)
+	t.Parallel()
 	l := newLoss(t)
 	old := l.replicas(t)
 	l.stop(t)
@@ -129,6 +131,7 @@ func TestWipedNode(t *testing.T) {
 // and said, and the copy must not be heard; an empty directory must do.
 func TestOlderCopy(t *testing.T) {
 	long(t)
+	t.Parallel()
 	l := newLoss(t)
 	old := l.replicas(t)
 	l.stop(t)
