@@ -1,8 +1,10 @@
 package badgerdb
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -21,7 +23,8 @@ type files struct {
 	manifest bool
 	tables   []string // names of *.sst
 	wals     []walFile
-	bytes    int64 // of all tables
+	others   []string // names of what holds nothing of ours
+	bytes    int64    // of all tables
 }
 
 type walFile struct {
@@ -29,28 +32,55 @@ type walFile struct {
 	id   uint64
 }
 
-// listFiles reads the directory and removes the files of length zero that Badger
-// leaves behind when it is killed while it makes them, and then cannot open.
-// Nothing was ever in them.
+// listFiles reads the directory and removes what holds nothing and keeps Badger from
+// opening it: the files of length zero that Badger leaves behind when it is killed while
+// it makes them, and others that are worthless. It makes them anew.
 func listFiles(dir string, log *slog.Logger) (files, error) {
-	f := files{dir: dir}
-	entries, err := os.ReadDir(dir)
+	f, empty, err := scanFiles(dir)
 	if err != nil {
 		return f, err
+	}
+	for _, name := range empty {
+		log.Warn("removing an empty file of an interrupted start", slog.String("file", name))
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			return f, err
+		}
+	}
+	for _, name := range f.others {
+		err := checkOther(dir, name)
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, errWorthless) {
+			return f, fmt.Errorf("%w: %s: %w", ErrDamaged, name, err)
+		}
+		log.Warn("removing a damaged file that holds no data",
+			slog.String("file", name), slog.Any("error", err))
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// scanFiles reads the directory. Empty are the files of length zero that [listFiles]
+// removes; they are not among the others.
+func scanFiles(dir string) (f files, empty []string, err error) {
+	f.dir = dir
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return f, nil, err
 	}
 	for _, e := range entries {
 		name := e.Name()
 		ext := filepath.Ext(name)
 		info, err := e.Info()
 		if err != nil {
-			return f, err
+			return f, empty, err
 		}
-		mayBeEmpty := ext == ".mem" || ext == ".vlog" || name == badger.KeyRegistryFileName
-		if info.Size() == 0 && mayBeEmpty {
-			log.Warn("removing an empty file of an interrupted start", slog.String("file", name))
-			if err := os.Remove(filepath.Join(dir, name)); err != nil {
-				return f, err
-			}
+		other := ext == ".vlog" || name == badger.KeyRegistryFileName
+		if info.Size() == 0 && (ext == ".mem" || other) {
+			empty = append(empty, name)
 			continue
 		}
 		switch {
@@ -62,13 +92,53 @@ func listFiles(dir string, log *slog.Logger) (files, error) {
 		case ext == ".mem":
 			id, err := strconv.ParseUint(strings.TrimSuffix(name, ext), 10, 32)
 			if err != nil {
-				return f, fmt.Errorf("%w: %s is no write-ahead log's name", ErrDamaged, name)
+				return f, empty, fmt.Errorf("%w: %s is no write-ahead log's name",
+					ErrDamaged, name)
 			}
 			f.wals = append(f.wals, walFile{name: name, id: id})
+		case other:
+			f.others = append(f.others, name)
 		}
 	}
 	slices.SortFunc(f.wals, func(a, b walFile) int { return int(int64(a.id) - int64(b.id)) })
-	return f, nil
+	return f, empty, nil
+}
+
+// errWorthless: a file that holds nothing of ours is not what Badger can open.
+var errWorthless = errors.New("is damaged")
+
+const (
+	// keyRegistrySize is that of a registry without a key, which is what a database that
+	// is not encrypted has: an initialisation vector, and a text.
+	keyRegistrySize = 16 + len(keyRegistryText)
+	keyRegistryText = "Hello Badger"
+)
+
+// checkOther looks at a file that holds nothing of ours: the registry of the keys of an
+// encryption that there is none of, or a value log, where no value is long enough to go.
+// Badger does not open the database when their beginnings are damaged.
+func checkOther(dir, name string) (err error) {
+	f, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	b := make([]byte, keyRegistrySize+1)
+	n, err := io.ReadFull(f, b)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	b = b[:n]
+	if name == badger.KeyRegistryFileName {
+		if n != keyRegistrySize || string(b[16:]) != keyRegistryText {
+			return errWorthless
+		}
+		return nil
+	}
+	if n < walHeaderSize || !bytes.Equal(b[:8], make([]byte, 8)) {
+		return errWorthless
+	}
+	return nil
 }
 
 // prepare does everything that must be done or known before Badger opens the

@@ -23,12 +23,17 @@ func freeSpace(dir string) (int64, error) {
 }
 
 // lockDir takes the lock that Badger takes, for the time before Badger takes it.
-func lockDir(dir string) (unlock func() error, err error) {
+func lockDir(dir string) (unlock func() error, err error) { return flock(dir, unix.LOCK_EX) }
+
+// shareDir keeps others from taking the lock, without taking it from who reads.
+func shareDir(dir string) (unlock func() error, err error) { return flock(dir, unix.LOCK_SH) }
+
+func flock(dir string, how int) (unlock func() error, err error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %s: %w", ErrLocked, dir, err), f.Close())
 	}
 	return f.Close, nil // closing releases it

@@ -86,36 +86,54 @@ func namedTables(f files, m badger.Manifest) (uint64, error) {
 
 // tableVersion returns the newest version in a table.
 func tableVersion(dir string, id uint64, c options.CompressionType) (version uint64, err error) {
+	t, file, err := openTable(dir, id, c)
+	if file != nil {
+		defer func() { err = errors.Join(err, file.Close(-1)) }()
+	}
+	if err != nil {
+		return 0, err
+	}
+	return t.MaxVersion(), nil
+}
+
+// openTable opens a table to be read and verifies the checksums of all its blocks. The
+// file, unless it is nil, is to be closed, also after an error.
+func openTable(dir string, id uint64, c options.CompressionType) (
+	t *table.Table, file *z.MmapFile, err error,
+) {
 	path := table.NewFilename(id, dir)
 	info, err := os.Stat(path)
-	if err != nil {
-		return 0, err
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil, errors.New("is missing")
+	case err != nil:
+		return nil, nil, err
+	case info.Size() == 0:
+		return nil, nil, errors.New("is empty")
+	case !info.Mode().IsRegular():
+		return nil, nil, errors.New("is no file")
 	}
-	if info.Size() == 0 {
-		return 0, fmt.Errorf("%s is empty", filepath.Base(path))
+	if file, err = z.OpenMmapFile(path, os.O_RDONLY, 0); err != nil {
+		return nil, nil, err
 	}
-	file, err := z.OpenMmapFile(path, os.O_RDONLY, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, file.Close(-1)) }()
 	defer func() {
 		if p := recover(); p != nil {
-			err = errors.New("unreadable: the index or a block is not one")
+			t, err = nil, errors.New("is unreadable: its index or a block is not one")
 		}
 	}()
-	t, err := table.OpenTable(file, table.Options{
+	t, err = table.OpenTable(file, table.Options{
 		ReadOnly: true, BlockSize: 4 << 10, Compression: c, ChkMode: options.NoVerification,
 	})
 	if err != nil {
-		return 0, err
+		return nil, file, errors.New("is unreadable: its index is damaged")
 	}
 	// In a step of its own: a table that is opened with verification closes the
 	// file when that fails, and leaves it open when anything else does.
 	if err := t.VerifyChecksum(); err != nil {
-		return 0, err
+		return nil, file, errors.New("has a block whose checksum is wrong")
 	}
-	return t.MaxVersion(), nil
+	t.IncrRef() // at zero it would delete the file
+	return t, file, nil
 }
 
 // everNamed returns the tables that the MANIFEST has named at any time.

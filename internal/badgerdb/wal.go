@@ -31,8 +31,11 @@ const (
 	maxKeySize    = 1 << 16
 )
 
-// walEntry is one entry, as far as recovery needs to know it.
+// walEntry is one entry. Key and value are parts of the log.
 type walEntry struct {
+	meta    byte
+	key     []byte // with the version at its end
+	value   []byte
 	version uint64
 	end     bool // the end marker of its transaction
 	size    int
@@ -65,6 +68,7 @@ func parseEntry(b []byte) (walEntry, bool) {
 	if sum != binary.BigEndian.Uint32(b[at:]) {
 		return e, false
 	}
+	e.meta, e.key, e.value = b[0], key, value
 	e.size = at + crc32.Size
 	e.version = ^binary.BigEndian.Uint64(key[len(key)-8:])
 	e.end = b[0]&bitFinTxn != 0
@@ -199,12 +203,9 @@ func checkWALs(f files, log *slog.Logger) (walSummary, error) {
 		if err != nil {
 			return sum, fmt.Errorf("%w: %s: %w", ErrDamaged, w.name, err)
 		}
-		// A snapshot may keep an old log after a newer one has been flushed, so
-		// only neighbours are known to follow each other.
 		adjacent := i > 0 && f.wals[i-1].id+1 == w.id
-		if adjacent && prev.last != 0 && c.first != 0 && c.first != prev.last+1 {
-			return sum, fmt.Errorf("%w: %s ends with transaction %d, but %s begins with %d",
-				ErrDamaged, f.wals[i-1].name, prev.last, w.name, c.first)
+		if err := gap(adjacent, prev, c); err != nil {
+			return sum, fmt.Errorf("%w: %s: %w", ErrDamaged, w.name, err)
 		}
 		if c.torn != 0 {
 			log.Info("dropping a transaction that was cut off while it was written",
@@ -219,22 +220,40 @@ func checkWALs(f files, log *slog.Logger) (walSummary, error) {
 	return sum, nil
 }
 
+// gap reports that a log does not go on where the one before it ends. A snapshot may
+// keep an old log after a newer one has been flushed, so only neighbours are known to
+// follow each other.
+func gap(adjacent bool, prev, c walContent) error {
+	if adjacent && prev.last != 0 && c.first != 0 && c.first != prev.last+1 {
+		return fmt.Errorf("begins with transaction %d, but the log before it ends with %d",
+			c.first, prev.last)
+	}
+	return nil
+}
+
 func checkWAL(path string) (walContent, error) {
+	_, c, err := readWAL(path)
+	return c, err
+}
+
+// readWAL reads a log and finds out what replay will find in it.
+func readWAL(path string) ([]byte, walContent, error) {
 	b, err := readSparse(path)
 	if err != nil {
-		return walContent{}, err
+		return nil, walContent{}, err
 	}
 	if len(b) < walHeaderSize {
-		return walContent{}, fmt.Errorf("%d bytes are less than the header", len(b))
+		return nil, walContent{}, fmt.Errorf("%d bytes are less than the header", len(b))
 	}
 	if key := b[:8]; !bytes.Equal(key, make([]byte, 8)) {
-		return walContent{}, fmt.Errorf("encrypted with key %x, which raftyard never does", key)
+		return nil, walContent{}, fmt.Errorf("encrypted with key %x, which raftyard never does",
+			key)
 	}
 	c, err := replay(b)
 	if err != nil {
-		return c, err
+		return nil, c, err
 	}
-	return c, checkTail(b, c)
+	return b, c, checkTail(b, c)
 }
 
 // readSparse returns the file without the hole at its end.
