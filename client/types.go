@@ -64,10 +64,28 @@ type Replica struct {
 	LogBytes int64              `json:"log_bytes"`
 	Lag      uint64             `json:"lag"`
 	Fault    string             `json:"fault,omitempty"`
-	Error    string             `json:"error,omitempty"`
+	// Quarantine is why it is out of service; nil: it is not.
+	Quarantine *Quarantine `json:"quarantine,omitempty"`
+	Error      string      `json:"error,omitempty"`
 	// LogOnly: its node does not know the group's kind. It keeps the log and votes,
 	// and has no state.
 	LogOnly bool `json:"log_only,omitempty"`
+}
+
+// Quarantine says why a replica is out of service.
+type Quarantine struct {
+	// Reason is damaged_log, damaged_state, machine_failed, machine_panicked,
+	// raft_panicked, poison_entry or refused_write. There may be more in later versions.
+	Reason string `json:"reason"`
+	Detail string `json:"detail"` // for people
+	// Index is the entry of the log that it is about, in Term; zero: none, or not known.
+	Index uint64    `json:"index,omitempty"`
+	Term  uint64    `json:"term,omitempty"`
+	Since time.Time `json:"since"`
+	// Votes: it keeps its log and votes; only its state machine stands still.
+	Votes bool `json:"votes,omitempty"`
+	// Events are the last things that happened to it, the oldest first.
+	Events []string `json:"events,omitempty"`
 }
 
 // Group is everything about one group.

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"fmt"
 	"runtime/debug"
 	"sync"
 
@@ -147,7 +146,8 @@ func (a *appliers) do(r *replica, ts []task) {
 		return
 	}
 	if err := r.machine.apply(ts); err != nil {
-		a.stop(r, fmt.Errorf("%w: %w", ErrFaulty, err))
+		last := ts[len(ts)-1].apply
+		a.stop(r, machineFault(last.Last, last.LastTerm, err))
 		return
 	}
 	r.machine.addBacklog(-bytes) // before the worker looks whether there is room
@@ -158,7 +158,7 @@ func (a *appliers) do(r *replica, ts []task) {
 func (a *appliers) runTask(r *replica, t task) {
 	defer func() {
 		if p := recover(); p != nil {
-			reason := fmt.Errorf("%w: %w", ErrFaulty,
+			reason := faulty(MachinePanicked,
 				&panicError{what: "the state machine", value: p, stack: debug.Stack()})
 			a.stop(r, reason)
 			if t.drop != nil {

@@ -145,9 +145,8 @@ func (w *worker) install(r *replica) {
 	case in.Manifest.Empty:
 		w.discardStaged(r)
 	case r.staged == nil || r.staged.id != in.Manifest.ID:
-		w.node.stopReplica(r, fmt.Errorf(
-			"%w: raft accepted a snapshot at index %d whose content is not here",
-			ErrFaulty, in.Index))
+		w.node.stopReplica(r, faultyAt(RaftPanicked, in.Index, in.Term, fmt.Errorf(
+			"raft accepted a snapshot at index %d whose content is not here", in.Index)))
 		return
 	default:
 		intent.File, intent.Check = r.staged.name, r.staged.check
@@ -183,8 +182,8 @@ func (w *worker) restore(r *replica, intent *installIntent) {
 			}
 			fl, err := m.take(kind, state, intent)
 			if err != nil {
-				w.node.stopReplica(r, fmt.Errorf("%w: install snapshot at index %d: %w",
-					ErrFaulty, intent.Index, err))
+				w.node.stopReplica(r, machineFault(intent.Index, intent.Term,
+					fmt.Errorf("install snapshot at index %d: %w", intent.Index, err)))
 				return
 			}
 			w.box.control(func() { w.guard(r, "install", func() { w.installed(r, fl) }) })
@@ -247,5 +246,6 @@ func (w *worker) snapshotInstalled(r *replica, in *group.Install) {
 	r.schedule(true)
 	w.serveReads(r)
 	w.node.metrics.snapshotsInstalled.Add(1)
+	r.note("snapshot of index %d, term %d installed", in.Index, in.Term)
 	w.removeObsolete(r)
 }

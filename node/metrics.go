@@ -65,6 +65,8 @@ type Metrics struct {
 	Replicas, Leaders, Stopped int // now, without the system group
 	Groups, Nodes              int // in the registry, now
 	ApplyBacklogBytes          int64
+	// Quarantined is how many replicas are in quarantine now, by reason.
+	Quarantined map[string]uint64
 
 	MessagesRefused, MessagesDropped, MessagesStrange, MessagesUnaddressed uint64
 	NoticesSent                                                            uint64
@@ -104,7 +106,9 @@ func (n *Node) Metrics() Metrics {
 		Peers:              n.transport.Peers(),
 	}
 	m.Replicas, m.Leaders = n.countReplicas()
-	for _, r := range n.allReplicas() {
+	rs := n.allReplicas()
+	m.Quarantined = countQuarantined(rs)
+	for _, r := range rs {
 		if r.fault() != nil {
 			m.Stopped++
 		}

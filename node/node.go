@@ -322,6 +322,7 @@ func (n *Node) stopReplica(r *replica, reason error) {
 		n.logger.Error("where it was", groupAttr(r.group), stackAttr(p.stack))
 	}
 	n.metrics.replicasStopped.Add(1)
+	r.events.fault(n.world.now(), reason)
 	r.stopServing(reason)
 	r.worker.box.control(func() { r.worker.retire(r, reason) })
 	n.noteChange()
@@ -342,7 +343,7 @@ func (n *Node) fail(err error) {
 // writeRefused stops a replica whose write makes no sense to the log store.
 func (n *Node) writeRefused(g raftyard.GroupID, err error) {
 	if r := n.replica(g); r != nil {
-		n.stopReplica(r, fmt.Errorf("%w: log store: %w", ErrFaulty, err))
+		n.stopReplica(r, faulty(RefusedWrite, fmt.Errorf("log store: %w", err)))
 	}
 }
 

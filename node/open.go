@@ -138,7 +138,9 @@ func (n *Node) openReplica(g raftyard.GroupID) error {
 		r.stopServing(fmt.Errorf("%w: %w", ErrNoReplica, err))
 	default:
 		r.view.Store(&view{Role: "none", State: r.meta.State})
-		r.stopServing(fmt.Errorf("%w: %w", ErrFaulty, err))
+		err = loadFault(err)
+		r.events.fault(n.world.now(), err)
+		r.stopServing(err)
 	}
 	n.mu.Lock()
 	n.replicas[g] = r
@@ -163,6 +165,7 @@ func (n *Node) newReplica(st storage.Replica) *replica {
 		worker: n.workerOf(st.Group),
 		logger: n.logger.With(groupAttr(st.Group), replicaAttr(st.ID)),
 		gone:   make(chan struct{}),
+		events: new(events),
 		machine: &machine{
 			world:   n.world,
 			env:     n.env(st),
@@ -214,11 +217,11 @@ func (n *Node) newSystemMachine(env group.Env) (group.StateMachine, error) {
 // index, and raft on top.
 func (n *Node) load(r *replica, st storage.Replica) error {
 	if st.Damage != nil {
-		return st.Damage
+		return faulty(DamagedLog, st.Damage)
 	}
 	m, err := decodeMeta(st.Meta)
 	if err != nil {
-		return err
+		return faulty(DamagedLog, err)
 	}
 	r.meta = m
 	if r.group == raftyard.SystemGroup {
@@ -276,20 +279,21 @@ func (n *Node) loadMachine(r *replica) error {
 		return err
 	case m.logOnly.Load():
 	case durable && index < at.Machine:
-		return fmt.Errorf("the state machine is at index %d, but had reached %d: it has lost state",
-			index, at.Machine)
+		return faulty(DamagedState, fmt.Errorf(
+			"the state machine is at index %d, but had reached %d: it has lost state",
+			index, at.Machine))
 	case durable && index > at.Index && !mutant.On(mutant.ApplyTwice):
 		m.lastCommand = index
 		at.Index = index
 		if at.Term, err = r.log.Term(index); err != nil {
-			return fmt.Errorf("the state machine is at index %d, which the log does not reach: %w",
-				index, err)
+			return faulty(DamagedLog, fmt.Errorf(
+				"the state machine is at index %d, which the log does not reach: %w", index, err))
 		}
 	case durable:
 		m.lastCommand = index
 	case !at.ownsState():
-		return fmt.Errorf("the state at index %d was kept by the state machine itself, and this "+
-			"one keeps nothing", at.Index)
+		return faulty(DamagedState, fmt.Errorf("the state at index %d was kept by the state "+
+			"machine itself, and this one keeps nothing", at.Index))
 	case at.File != "":
 		if err = m.restore(at.File, at.Check); err != nil {
 			return err

@@ -108,7 +108,7 @@ func (n *Node) viewLocal(
 	n.metrics.reads.Add(1)
 	err = r.machine.use(ctx, fn)
 	if errors.Is(err, group.ErrFatal) {
-		n.stopReplica(r, fmt.Errorf("%w: %w", ErrFaulty, err))
+		n.stopReplica(r, faulty(MachineFailed, err))
 	}
 	return err
 }

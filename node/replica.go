@@ -34,6 +34,7 @@ type replica struct {
 	log         *storage.Log
 	machine     *machine
 	pins        pins
+	events      *events
 
 	// gone is closed when the replica serves nobody any more: it is removed or
 	// stopped, or the node closes. goneErr says why.

@@ -92,6 +92,7 @@ type replicaReport struct {
 	Leads       bool               `json:"s"`
 	Members     []MemberStatus     `json:"m"`
 	Fault       string             `json:"f,omitempty"`
+	Reason      QuarantineReason   `json:"q,omitempty"`
 	Replica     raftyard.ReplicaID `json:"r"`
 	Ailing      ailing             `json:"a"`
 	LogOnly     bool               `json:"o,omitempty"`
@@ -126,7 +127,7 @@ func (r *replica) report() replicaReport {
 		rep.Members = memberStatuses(v.State.Descriptor)
 	}
 	if err := r.fault(); err != nil {
-		rep.Fault = err.Error()
+		rep.Fault, rep.Reason = err.Error(), quarantineOf(err).Reason
 		rep.Leads, rep.Leader = false, 0
 	}
 	return rep
@@ -151,14 +152,17 @@ func (n *Node) summarize(rec *registry.Group, reps []replicaReport) GroupSummary
 		Voters: rec.Voters, Learners: nonNil(rec.Learners),
 		Members: []MemberStatus{}, Problems: []string{},
 	}
-	faulty, logOnly := false, false
+	var faults []QuarantineReason
+	logOnly := false
 	var sick ailing
 	for i := range reps {
 		rep := &reps[i]
 		if rep.Incarnation != s.Incarnation {
 			continue
 		}
-		faulty = faulty || rep.Fault != ""
+		if rep.Fault != "" {
+			faults = append(faults, rep.Reason)
+		}
 		if rep.Epoch > s.Epoch {
 			s.Epoch, s.Members = rep.Epoch, rep.Members
 		}
@@ -179,7 +183,7 @@ func (n *Node) summarize(rec *registry.Group, reps []replicaReport) GroupSummary
 	s.addProblem(d.IsJoint(), "joint")
 	s.addProblem(!d.IsJoint() && !reached(d, *rec) || len(sick.Down) > 0, "under_replicated")
 	s.addProblem(len(sick.Lagging) > 0, "lagging")
-	s.addProblem(faulty, "faulty")
+	s.addFault(faults)
 	s.addProblem(logOnly, "log_only_leader")
 	return s
 }
@@ -297,7 +301,7 @@ func (n *Node) RaftStatus(ctx context.Context, g raftyard.GroupID) (RaftStatus, 
 			Group: st.Group, Members: memberStatuses(r.view.Load().State.Descriptor),
 			ReplicaStatus: ReplicaStatus{
 				Node: n.cfg.ID, Replica: r.id, Role: "none", Fault: r.goneReason().Error(),
-				LogOnly: r.machine.logOnly.Load(),
+				Quarantine: r.quarantine(), LogOnly: r.machine.logOnly.Load(),
 			},
 		}, nil
 	default:

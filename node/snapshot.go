@@ -218,6 +218,7 @@ func (w *worker) snapshotOvertaken(r *replica, res snapshotResult) {
 // snapshotFailed tries again after a tenth of the usual distance, not at every apply.
 func (w *worker) snapshotFailed(r *replica, res snapshotResult) {
 	w.node.logger.Warn("snapshot postponed", groupAttr(r.group), errAttr(res.err))
+	r.note("snapshot postponed: %v", res.err)
 	r.snap.next = r.applied.Load() + max(r.meta.State.Descriptor.SnapshotEntries/10, 1)
 	r.tellSnapshot(res)
 }
@@ -243,6 +244,7 @@ func (w *worker) endSnapshot(r *replica, res snapshotResult) {
 	first, _ := r.log.Bounds()
 	r.raft.Compacted(first - 1)
 	w.node.metrics.snapshotsTaken.Add(1)
+	r.note("snapshot of index %d, the log begins at %d", res.at.applied, first)
 	w.removeObsolete(r)
 	r.schedule(false)
 	r.tellSnapshot(res)

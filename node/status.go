@@ -65,7 +65,8 @@ type GroupSummary struct {
 	// Problems are stable words: no_replica (nobody that was asked has one),
 	// no_leader, joint (a membership change is halfway), under_replicated (a wanted
 	// member is missing or does not answer), lagging (a member is far behind),
-	// faulty (a replica is stopped), log_only_leader (the leader has no state machine of
+	// faulty (a replica is in quarantine), damaged (one that has lost something that it
+	// had stored is among those), log_only_leader (the leader has no state machine of
 	// the kind, so that requests go through other members).
 	Problems []string `json:"problems"`
 }
@@ -89,6 +90,8 @@ type ReplicaStatus struct {
 	Lag      uint64             `json:"lag"` // behind the highest commit index known for the group
 	// Fault says why the replica is stopped, or is empty.
 	Fault string `json:"fault,omitempty"`
+	// Quarantine says more about that; nil: the replica is not in quarantine.
+	Quarantine *Quarantine `json:"quarantine,omitempty"`
 	// Error says why the node could not be asked, or is empty.
 	Error string `json:"error,omitempty"`
 	// LogOnly: the node has no state machine of the group's kind, so that the replica

@@ -115,6 +115,7 @@ func (n *Node) isClosing() bool {
 // leaderChanged publishes who leads.
 func (w *worker) leaderChanged(r *replica, lc group.LeaderChange) {
 	r.leader = lc
+	r.note("%v in term %d, leader replica %d", lc.Role, lc.Term, lc.Leader)
 	r.steering.offers.led(lc.Leader, r.id, w.node.cfg.ElectionTicks)
 	r.publish()
 	w.node.noteLeader(r)
@@ -125,5 +126,7 @@ func (w *worker) leaderChanged(r *replica, lc group.LeaderChange) {
 func (w *worker) stateChanged(r *replica) {
 	r.publish()
 	w.node.noteChange()
+	d := &r.meta.State.Descriptor
+	r.note("members of epoch %d, by index %d: %d", d.Epoch, r.meta.State.Index, len(d.Members))
 	w.steer(r)
 }

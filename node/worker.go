@@ -117,7 +117,7 @@ func (w *worker) guard(r *replica, what string, fn func()) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			w.node.stopReplica(r, fmt.Errorf("%w: %w", ErrFaulty,
+			w.node.stopReplica(r, faulty(RaftPanicked,
 				&panicError{what: "an attempt to " + what, value: p, stack: debug.Stack()}))
 		}
 	}()
@@ -199,7 +199,7 @@ func (w *worker) receive(in *inbound) {
 		err := r.raft.Step(in.m)
 		if errors.Is(err, group.ErrDamaged) {
 			// The leader counts on entries that this log has lost.
-			w.node.stopReplica(r, fmt.Errorf("%w: %w", ErrFaulty, err))
+			w.node.stopReplica(r, faulty(DamagedLog, err))
 			return
 		}
 		if err != nil {

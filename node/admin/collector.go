@@ -34,6 +34,7 @@ type peerFigure struct {
 // A kindFigure is one series for each key of a map whose keys are a short list.
 type kindFigure struct {
 	desc *prometheus.Desc
+	kind prometheus.ValueType
 	of   func(m *node.Metrics) map[string]uint64
 }
 
@@ -75,7 +76,7 @@ func (n *nodeCollector) Collect(to chan<- prometheus.Metric) {
 		f := &n.byKind[i]
 		for kind, count := range f.of(&m) {
 			to <- prometheus.MustNewConstMetric(
-				f.desc, prometheus.CounterValue, float64(count), kind)
+				f.desc, f.kind, float64(count), kind)
 		}
 	}
 }
@@ -127,6 +128,12 @@ func (n *nodeCollector) replicaFigures() {
 		func(m *node.Metrics) float64 { return float64(m.Leaders) })
 	n.gauge("replicas_stopped", "Replicas that a fault has stopped.",
 		func(m *node.Metrics) float64 { return float64(m.Stopped) })
+	n.byKind = append(n.byKind, kindFigure{
+		desc: describeMetric(
+			"replicas_quarantined", "Replicas in quarantine, by reason.", "reason"),
+		kind: prometheus.GaugeValue,
+		of:   func(m *node.Metrics) map[string]uint64 { return m.Quarantined },
+	})
 	n.gauge("groups", "Groups in the registry.",
 		func(m *node.Metrics) float64 { return float64(m.Groups) })
 	n.gauge("nodes", "Nodes in the registry.",
@@ -230,7 +237,9 @@ func (n *nodeCollector) transportFigures() {
 func (n *nodeCollector) kinds(
 	name, help, label string, of func(m *node.Metrics) map[string]uint64,
 ) {
-	n.byKind = append(n.byKind, kindFigure{desc: describeMetric(name, help, label), of: of})
+	n.byKind = append(n.byKind, kindFigure{
+		desc: describeMetric(name, help, label), kind: prometheus.CounterValue, of: of,
+	})
 }
 
 func (n *nodeCollector) peer(

@@ -20,6 +20,7 @@ func TestMetrics(t *testing.T) {
 		m := node.Metrics{Replicas: 3, Peers: []transport.PeerStatus{{Node: 2, Up: true}}}
 		kinds := map[string]uint64{"MsgApp": 4}
 		m.Transport.Sent, m.Transport.Received = kinds, kinds
+		m.Quarantined = map[string]uint64{"damaged_log": 1}
 		m.Transport.DroppedBy, m.Transport.RefusedBy = kinds, kinds
 		return m
 	}})
