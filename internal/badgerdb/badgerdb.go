@@ -227,6 +227,8 @@ type DB struct {
 	commitMu sync.Mutex // held for the whole of a commit
 	failed   error      // first error of a write or sync, under commitMu
 
+	room      *room
+	broken    *broken
 	readers   readers
 	reclaimer *reclaimer
 }
@@ -240,9 +242,11 @@ func Open(o Options) (*DB, error) {
 	if err := os.Mkdir(o.Dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("badgerdb: make %s: %w", o.Dir, err)
 	}
-	r := newReclaimer(o)
+	r, space, lost := newReclaimer(o), newRoom(o), new(broken)
 	bopts := o.badger()
-	bopts.Logger = logger{to: o.Logger, mergeStep: r.step}
+	bopts.Logger = logger{
+		to: o.Logger, mergeStep: r.step, build: space.build, failed: lost.note,
+	}
 	based, err := prepare(o, bopts)
 	if err == nil && !based {
 		err = layBase(bopts)
@@ -264,11 +268,15 @@ func Open(o Options) (*DB, error) {
 		maxTxnBytes: bdb.MaxBatchSize() - 128, // what the end marker takes, and some
 		maxTxnCount: bdb.MaxBatchCount() - 2,  // the end marker, and Badger's limit is exclusive
 		maxValue:    bopts.ValueThreshold - 1,
+		room:        space,
+		broken:      lost,
+		wal:         walWatch{dir: dir, size: walSize(o.MemTableSize), log: o.Logger, room: space},
 	}
 	db.committed.Store(bdb.MaxVersion())
-	if err := db.wal.start(dir, o.Logger); err != nil {
+	if err := db.wal.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), bdb.Close())
 	}
+	space.start(dir)
 	db.reclaimer = r
 	r.start(db)
 	return db, nil
@@ -287,8 +295,18 @@ func openBadger(o badger.Options) (db *badger.DB, err error) {
 // Close flushes and closes the database. A compaction that is going on is
 // finished before. Every [Snapshot] must have been
 // discarded before, and no other method may be running.
+//
+// When there is no space for the flush, the database is left as a process that is killed
+// leaves it, which loses nothing: its directory stays locked until the process ends.
 func (db *DB) Close() (err error) {
+	db.room.stopWaiting()
 	db.reclaimer.stop()
+	if !db.room.leave() {
+		db.commitMu.Lock()
+		defer db.commitMu.Unlock()
+		db.failed = errors.New("badgerdb: closed")
+		return nil
+	}
 	db.commitMu.Lock()
 	defer db.commitMu.Unlock()
 	defer func() {
@@ -299,7 +317,8 @@ func (db *DB) Close() (err error) {
 	if db.failed == nil {
 		db.failed = errors.New("badgerdb: closed")
 	}
-	if err := db.DB.Close(); err != nil {
+	err = errors.Join(db.DB.Close(), db.wal.remove())
+	if err != nil {
 		return fmt.Errorf("badgerdb: close: %w", err)
 	}
 	return nil

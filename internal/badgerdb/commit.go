@@ -3,6 +3,7 @@ package badgerdb
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dgraph-io/badger/v4"
 )
@@ -13,6 +14,9 @@ import (
 // error as it is. When the write or the sync fails, Commit returns an error that
 // wraps [ErrFailed], and so does every Commit after it.
 //
+// Without enough disk space Commit waits for it, before it calls fn, and ends with
+// [ErrNoSpace] when the database is closed meanwhile; nothing is written then.
+//
 // Commits are made one at a time; fn must not call Commit. Keys and values that
 // fn sets must stay as they are until Commit has returned. To put more into a
 // transaction than [DB.MaxTxnBytes] and [DB.MaxTxnCount] allow is
@@ -20,8 +24,14 @@ import (
 func (db *DB) Commit(fn func(*badger.Txn) error) error {
 	db.commitMu.Lock()
 	defer db.commitMu.Unlock()
+	if db.failed == nil {
+		db.failed = db.broken.err()
+	}
 	if db.failed != nil {
 		return db.failed
+	}
+	if err := db.room.admit(); err != nil {
+		return err
 	}
 	last := db.committed.Load()
 	txn := db.NewTransactionAt(last, true)
@@ -37,6 +47,9 @@ func (db *DB) Commit(fn func(*badger.Txn) error) error {
 	err := txn.CommitAt(last+1, nil)
 	if err == nil {
 		err = db.wal.afterCommit()
+	}
+	if err == nil {
+		err = db.broken.err()
 	}
 	if err != nil {
 		db.failed = fmt.Errorf("badgerdb: commit %d: %w: %w", last+1, ErrFailed, err)
@@ -55,6 +68,21 @@ func (db *DB) Commit(fn func(*badger.Txn) error) error {
 //
 //nolint:staticcheck // Badger writes Ts
 func (db *DB) NextTs() uint64 { return db.committed.Load() + 1 }
+
+// broken is what Badger's goroutines could not write or sync. Badger would go on after it.
+type broken struct{ first atomic.Pointer[error] }
+
+func (b *broken) note(err error) {
+	err = fmt.Errorf("badgerdb: %w: %w", ErrFailed, err)
+	b.first.CompareAndSwap(nil, &err)
+}
+
+func (b *broken) err() error {
+	if p := b.first.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
 
 // MaxTxnBytes returns how many bytes a transaction may hold: the sum of its keys
 // and values and of [EntryOverhead] for each pair.

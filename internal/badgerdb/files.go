@@ -34,14 +34,15 @@ type walFile struct {
 
 // listFiles reads the directory and removes what holds nothing and keeps Badger from
 // opening it: the files of length zero that Badger leaves behind when it is killed while
-// it makes them, and others that are worthless. It makes them anew.
+// it makes them, those that walWatch and room have prepared, and others that are
+// worthless. It makes them anew.
 func listFiles(dir string, log *slog.Logger) (files, error) {
 	f, empty, err := scanFiles(dir)
 	if err != nil {
 		return f, err
 	}
 	for _, name := range empty {
-		log.Warn("removing an empty file of an interrupted start", slog.String("file", name))
+		log.Debug("removing an empty file of an interrupted start", slog.String("file", name))
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			return f, err
 		}
@@ -63,7 +64,7 @@ func listFiles(dir string, log *slog.Logger) (files, error) {
 	return f, nil
 }
 
-// scanFiles reads the directory. Empty are the files of length zero that [listFiles]
+// scanFiles reads the directory. Empty are the files without content that [listFiles]
 // removes; they are not among the others.
 func scanFiles(dir string) (f files, empty []string, err error) {
 	f.dir = dir
@@ -79,7 +80,7 @@ func scanFiles(dir string) (f files, empty []string, err error) {
 			return f, empty, err
 		}
 		other := ext == ".vlog" || name == badger.KeyRegistryFileName
-		if info.Size() == 0 && (ext == ".mem" || other) {
+		if info.Size() == 0 && (ext == ".mem" || other) || name == reserveName {
 			empty = append(empty, name)
 			continue
 		}
@@ -219,6 +220,9 @@ func checkSpace(f files, memTable int64, bopts badger.Options) error {
 // openSpace is how many bytes must be free for a database to open: what its logs
 // and memtables may take, and what the first compaction may.
 func openSpace(wals int, tables, memTable int64, bopts badger.Options) int64 {
-	return int64(wals+numMemtables+2)*memTable*115/100 +
-		min(tables, int64(bopts.NumLevelZeroTables)*memTable+2*bopts.BaseLevelSize)
+	// Memtables and logs of those that there are, and the tables that come of them; but no
+	// less than what is needed to write afterwards.
+	logs := max(int64(wals+numMemtables+2)*memTable*115/100,
+		holdSpace(memTable)+2*walSize(memTable))
+	return logs + min(tables, int64(bopts.NumLevelZeroTables)*memTable+2*bopts.BaseLevelSize)
 }

@@ -1,6 +1,7 @@
 package badgerdb
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -10,7 +11,9 @@ import (
 // lower here: it tells of every flush and compaction.
 type logger struct {
 	to        *slog.Logger
-	mergeStep func() // called before each step of Flatten, by its goroutine
+	mergeStep func()      // called before each step of Flatten, by its goroutine
+	build     func()      // called before each table of a compaction
+	failed    func(error) // called when something could not be written or synced
 }
 
 // mergeText begins what Flatten says, and nobody else, before each of its steps.
@@ -18,14 +21,36 @@ type logger struct {
 // be held up or ended.
 const mergeText = "Attempting to compact"
 
+// buildText begins what a compaction says, and nobody else, when it has merged what goes
+// into a table and is about to write it. It holds nothing then that others need.
+const buildText = "[%d] LOG Compact. Added"
+
+// failTexts begin what Badger says of a write or sync that has failed, and that it would
+// do again, or pass over.
+var failTexts = []string{ //nolint:gochecknoglobals // a constant list
+	"error flushing memtable to disk",
+	"Error while curlf sync",
+	"[Compactor: %d] LOG Compact FAILED",
+}
+
 // Errorf implements badger.Logger.
 func (l logger) Errorf(format string, args ...any) {
 	l.to.Error("badger", slog.String("text", text(format, args)))
+	l.noteFailure(format, args)
 }
 
 // Warningf implements badger.Logger.
 func (l logger) Warningf(format string, args ...any) {
 	l.to.Warn("badger", slog.String("text", text(format, args)))
+	l.noteFailure(format, args)
+}
+
+func (l logger) noteFailure(format string, args []any) {
+	for _, t := range failTexts {
+		if l.failed != nil && strings.HasPrefix(format, t) {
+			l.failed(errors.New(text(format, args)))
+		}
+	}
 }
 
 // Infof implements badger.Logger.
@@ -38,7 +63,11 @@ func (l logger) Infof(format string, args ...any) {
 
 // Debugf implements badger.Logger. Badger calls it several times for each
 // commit, so it is dropped.
-func (l logger) Debugf(string, ...any) {}
+func (l logger) Debugf(format string, _ ...any) {
+	if l.build != nil && strings.HasPrefix(format, buildText) {
+		l.build()
+	}
+}
 
 func text(format string, args []any) string {
 	return strings.TrimSpace(fmt.Sprintf(format, args...))

@@ -55,6 +55,15 @@ func listing(t *testing.T, dir string) string {
 	return fmt.Sprintf("%q %x", names, manifest)
 }
 
+// lastLog returns the path of the newest write-ahead log that has been begun.
+func lastLog(t *testing.T, o Options) string {
+	t.Helper()
+	return slices.Max(slices.DeleteFunc(glob(t, o, "*.mem"), func(path string) bool {
+		info, err := os.Stat(path)
+		return err == nil && info.Size() == 0
+	}))
+}
+
 func glob(t *testing.T, o Options, pattern string) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(o.Dir, pattern))
@@ -103,7 +112,7 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 	}
 	flip := func(value string) func(*testing.T, Options) {
 		return func(t *testing.T, o Options) {
-			edit(t, slices.Max(glob(t, o, "*.mem")), func(b []byte) []byte {
+			edit(t, lastLog(t, o), func(b []byte) []byte {
 				b[entryOf(t, b, value)] ^= 1
 				return b
 			})
@@ -123,14 +132,14 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		{"bit in the last", few, flip("last-1"), nil, "value-9"},
 		{
 			"log cut off", few, func(t *testing.T, o Options) {
-				edit(t, slices.Max(glob(t, o, "*.mem")), func(b []byte) []byte {
+				edit(t, lastLog(t, o), func(b []byte) []byte {
 					return b[:entryOf(t, b, "last-")+2]
 				})
 			}, nil, "value-9",
 		},
 		{
 			"zeros in the middle", few, func(t *testing.T, o Options) {
-				edit(t, slices.Max(glob(t, o, "*.mem")), func(b []byte) []byte {
+				edit(t, lastLog(t, o), func(b []byte) []byte {
 					at := entryOf(t, b, "value-4")
 					clear(b[at-30 : at+30])
 					return b
@@ -139,7 +148,7 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		},
 		{
 			"garbage behind the end", few, func(t *testing.T, o Options) {
-				edit(t, slices.Max(glob(t, o, "*.mem")), func(b []byte) []byte {
+				edit(t, lastLog(t, o), func(b []byte) []byte {
 					at := entryOf(t, b, "last-2") + 200
 					copy(b[at:], bytes.Repeat([]byte{0x40, 0, 12, 5, 0, 'x'}, 5000))
 					return b
@@ -148,7 +157,7 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		},
 		{
 			"header of the log cut off", few, func(t *testing.T, o Options) {
-				edit(t, slices.Max(glob(t, o, "*.mem")), func(b []byte) []byte { return b[:7] })
+				edit(t, lastLog(t, o), func(b []byte) []byte { return b[:7] })
 			}, ErrDamaged, "header",
 		},
 		{

@@ -66,3 +66,18 @@ func dataEnd(f *os.File) (int64, error) {
 	_, err := f.Seek(0, io.SeekStart)
 	return end, err
 }
+
+// allocate gives a file so many bytes of blocks, from its start, and leaves its length.
+// [errors.ErrUnsupported] means that the file system cannot.
+func allocate(f *os.File, size int64) error {
+	for {
+		err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, size)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return &os.PathError{Op: "fallocate", Path: f.Name(), Err: err}
+		}
+		return nil
+	}
+}

@@ -2,7 +2,10 @@
 
 package badgerdb
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
 // adviseRandom does nothing: the large folios it is against are Linux's.
 func adviseRandom(string) error { return nil }
@@ -15,3 +18,6 @@ func dataEnd(f *os.File) (int64, error) {
 	}
 	return info.Size(), nil
 }
+
+// allocate cannot give a file blocks beyond its length here.
+func allocate(*os.File, int64) error { return errors.ErrUnsupported }

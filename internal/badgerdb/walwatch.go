@@ -12,11 +12,17 @@ import (
 	"strings"
 )
 
-// walWatch follows which write-ahead log is written to, and does two things for a
+// walWatch follows which write-ahead log is written to, and does three things for a
 // new one that Badger does not do.
 //
 // It syncs the directory, before the first commit in that log is acknowledged:
 // a file system need not keep a new name otherwise (ext4 and XFS happen to).
+//
+// It gives the log its blocks before there is a log. Badger makes its logs as files with
+// a length and no blocks, and writes to them through a mapping: when the disk is full
+// that is a signal which ends the process. So the next log's file is there beforehand,
+// with no length and all the blocks. Badger takes an empty file for a new one, and to
+// make a file longer leaves it its blocks.
 //
 // And it tells the kernel to expect random access to the mapping. Badger writes
 // its logs through a mapping that is faulted in by read-ahead; on current kernels
@@ -24,15 +30,20 @@ import (
 // the bytes. With random access announced, a fault brings in one page. That is
 // advice only, so what goes wrong with it is logged and harms nothing.
 type walWatch struct {
-	dir  string
+	dir  string // without symbolic links
 	next uint64 // the id that the log after the active one will have
+	size int64  // of the blocks that a log is given; zero: the file system cannot
 	log  *slog.Logger
+	room *room
 }
 
-// start finds the active log. dir must be a path without symbolic links.
-func (w *walWatch) start(dir string, log *slog.Logger) error {
-	w.dir, w.log = dir, log
-	names, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*.mem"))
+// walSize is more than Badger writes into one log: it begins the next one when there is
+// as much in it as in a memtable, and a transaction takes at most 15 % of that.
+func walSize(memTable int64) int64 { return memTable*115/100 + 1<<20 }
+
+// start finds the active log.
+func (w *walWatch) start() error {
+	names, err := filepath.Glob(filepath.Join(escapeGlob(w.dir), "*.mem"))
 	if err != nil {
 		return err
 	}
@@ -45,7 +56,34 @@ func (w *walWatch) start(dir string, log *slog.Logger) error {
 		return err
 	}
 	w.next = id
+	if err := w.allocateActive(filepath.Join(w.dir, walName(id))); err != nil {
+		return err
+	}
 	return w.afterCommit()
+}
+
+// allocateActive gives blocks to the log that Badger has just made.
+func (w *walWatch) allocateActive(path string) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	err = allocate(f, w.size)
+	if errors.Is(err, errors.ErrUnsupported) {
+		w.size = 0
+		return nil
+	}
+	return err
+}
+
+// remove removes the log that was prepared and not begun.
+func (w *walWatch) remove() error {
+	path := filepath.Join(w.dir, walName(w.next))
+	if info, err := os.Stat(path); err != nil || info.Size() != 0 {
+		return nil //nolint:nilerr // it is not there
+	}
+	return os.Remove(path)
 }
 
 // afterCommit looks whether the commit has begun a new log: one failing stat,
@@ -53,12 +91,17 @@ func (w *walWatch) start(dir string, log *slog.Logger) error {
 func (w *walWatch) afterCommit() error {
 	for {
 		path := filepath.Join(w.dir, walName(w.next))
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		info, err := os.Stat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
 			return nil
-		} else if err != nil {
+		case err != nil:
 			return err
+		case info.Size() == 0:
+			return nil // prepared, and not begun
 		}
 		w.next++
+		w.prepareNext()
 		if err := syncDir(w.dir); err != nil {
 			return err
 		}
@@ -67,6 +110,18 @@ func (w *walWatch) afterCommit() error {
 				slog.String("file", path), slog.Any("error", err))
 		}
 	}
+}
+
+// prepareNext has the log that follows the active one get its blocks. If there is no space
+// for that, the room sees to it that nothing is written before there is.
+func (w *walWatch) prepareNext() {
+	next := filepath.Join(w.dir, walName(w.next))
+	full := filepath.Join(w.dir, walName(max(w.next, 2)-2)) // there is no log 0
+	var err error
+	if w.size > 0 {
+		err = allocateNew(next, w.size)
+	}
+	w.room.rotated(full, next, err == nil)
 }
 
 func syncDir(path string) (err error) {

@@ -1,0 +1,311 @@
+package badgerdb
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// room keeps the database from writing where there is no space.
+//
+// Badger writes its files through memory maps. A page for which the file system has no
+// block is a signal that ends the process, so Badger must not be let to one:
+//
+//   - Write-ahead logs have their blocks before anything is written into them, see
+//     walWatch. A commit can therefore not fault.
+//   - Tables are written by a flush, which follows when a memtable is full, and by
+//     compactions. There is no way to give a table its blocks first. So no commit begins,
+//     and no table of a compaction, unless there is space for all that may follow from
+//     what is there; they wait for it. That is the hold.
+//   - What is under way when the hold begins has the reserve: a file of blocks that is
+//     given back at that moment.
+//
+// How soon the hold begins follows the speed at which space goes, so that a program that
+// fills the disk is not faster than a flush.
+//
+// It has one goroutine. start launches it and leave waits for it.
+type room struct {
+	dir     string
+	log     *slog.Logger
+	free    func(dir string) (int64, error)
+	need    int64 // less free than this is the hold
+	wal     int64 // bytes of blocks of a write-ahead log
+	table   int64 // more than a memtable becomes as a table
+	reserve reserve
+
+	held     atomic.Bool
+	building atomic.Int64 // when a compaction has last begun a table, in Unix nanoseconds
+
+	mu      sync.Mutex
+	began   time.Time // of the hold
+	flushes []string  // write-ahead logs of memtables that are to become tables
+	next    string    // the log that has no blocks yet, for want of space
+	seen    sight
+	wake    sync.Cond // the hold is over, or over is set
+	over    bool      // waiting is over
+
+	once sync.Once
+	quit chan struct{}
+	done chan struct{}
+}
+
+// A sight is what the last look at the free space has shown.
+type sight struct {
+	free int64
+	at   time.Time
+	rate float64 // bytes a second by which it shrinks; it is forgotten by and by
+}
+
+const (
+	// lookAhead is how long a flush or the tables of a compaction may take from the
+	// moment at which they could still be held up.
+	lookAhead = time.Second
+
+	// Looks are this far apart: when there is plenty, when there is not or a table is being
+	// written, and when both are so.
+	farLook, nearLook, closeLook = 100 * time.Millisecond, 20 * time.Millisecond,
+		2 * time.Millisecond
+
+	// slack is for what is small: the MANIFEST, directories.
+	slack = 8 << 20
+
+	// buildTime is how long the space of a compaction's table counts as not taken yet.
+	buildTime = 2 * time.Second
+)
+
+// tableBound is more than a memtable becomes as a table.
+func tableBound(memTable int64) int64 { return memTable * 3 / 2 }
+
+// holdSpace is how many bytes must be free for the database to be written: those of the
+// memtables that may be waiting to become tables, and of the tables that compactions
+// are writing.
+func holdSpace(memTable int64) int64 {
+	return (numMemtables+1)*tableBound(memTable) + 2*memTable + slack
+}
+
+// reserveSpace is the size of the reserve: one flush, and some tables of compactions.
+func reserveSpace(memTable int64) int64 { return 3 * memTable }
+
+func newRoom(o Options) *room {
+	r := &room{
+		log: o.Logger, free: freeSpace, need: holdSpace(o.MemTableSize),
+		wal: walSize(o.MemTableSize), table: tableBound(o.MemTableSize),
+		reserve: reserve{
+			path: filepath.Join(o.Dir, reserveName), size: reserveSpace(o.MemTableSize),
+		},
+		quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	r.wake.L = &r.mu
+	return r
+}
+
+// start begins to watch the space of a directory.
+func (r *room) start(dir string) {
+	r.dir = dir
+	r.look()
+	go r.run()
+}
+
+// stopWaiting has commits that wait for space, now or later, end with [ErrNoSpace].
+func (r *room) stopWaiting() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	r.wake.Broadcast()
+}
+
+func (r *room) run() {
+	defer close(r.done)
+	clock := time.NewTimer(farLook)
+	defer clock.Stop()
+	for {
+		select {
+		case <-r.quit:
+			return
+		case <-clock.C:
+			clock.Reset(r.look())
+		}
+	}
+}
+
+// admit returns when the database may be written, or an error when waiting is over.
+func (r *room) admit() error {
+	if !r.held.Load() {
+		// One system call, about a microsecond, beside a sync of 200 and more.
+		if free, err := r.free(r.dir); err != nil || free >= r.need {
+			return nil // if it cannot be known: do not stop working for that
+		}
+		r.look()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.held.Load() {
+		if r.over {
+			return fmt.Errorf("%w: %s has %d MiB free, %d MiB are needed to write",
+				ErrNoSpace, r.dir, r.seen.free>>20, r.need>>20)
+		}
+		r.wake.Wait()
+	}
+	return nil
+}
+
+// build is called before each table of a compaction is written, by a goroutine of Badger's
+// that holds nothing which others need.
+func (r *room) build() {
+	if !r.held.Load() {
+		r.look()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.held.Load() && !r.over {
+		r.wake.Wait()
+	}
+	r.building.Store(time.Now().UnixNano())
+}
+
+// rotated hears that a memtable is full, which is to become a table, and of the log that
+// the next one shall have.
+func (r *room) rotated(full, next string, prepared bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if full != "" {
+		r.flushes = append(r.flushes, full)
+	}
+	if r.next = ""; !prepared {
+		r.next = next
+	}
+}
+
+// look begins or ends the hold, and returns when to look again.
+func (r *room) look() time.Duration {
+	free, err := r.free(r.dir)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		return farLook // it cannot be known; do not stop working for that
+	}
+	now := time.Now()
+	r.seen.take(free, now)
+	r.flushes = stillThere(r.flushes)
+	left := free - int64(r.seen.rate*lookAhead.Seconds())
+	busy := len(r.flushes) > 0 || now.Sub(time.Unix(0, r.building.Load())) < buildTime
+	switch held := r.held.Load(); {
+	case !held && (left < r.need || r.next != "" && !r.prepare()):
+		r.hold(now)
+	case held && left >= r.need+r.need/4 && r.restock(free) && (r.next == "" || r.prepare()):
+		r.letGo(now)
+	case !held && !r.reserve.there && left >= 2*r.need+r.reserve.size:
+		r.restock(free)
+	}
+	if r.held.Load() && busy {
+		r.reserve.release(r.log)
+	}
+	switch {
+	case busy && left < 16*r.need:
+		return closeLook
+	case busy || left < 4*r.need:
+		return nearLook
+	default:
+		return farLook
+	}
+}
+
+// take notes how much is free, and how fast it goes.
+func (s *sight) take(free int64, now time.Time) {
+	passed := now.Sub(s.at).Seconds()
+	if s.at.IsZero() || passed <= 0 {
+		s.free, s.at = free, now
+		return
+	}
+	// A fast rate is believed at once, and forgotten within a few seconds.
+	s.rate *= max(0, 1-2*passed)
+	if shrinks := float64(s.free-free) / max(passed, nearLook.Seconds()); shrinks > s.rate {
+		s.rate = shrinks
+	}
+	s.free, s.at = free, now
+}
+
+func (r *room) hold(now time.Time) {
+	r.held.Store(true)
+	r.began = now
+	r.log.Warn("too little disk space: nothing is written until there is more",
+		slog.String("dir", r.dir), slog.Int64("free_bytes", r.seen.free),
+		slog.Int64("need_bytes", r.need),
+		slog.Int64("shrinks_bytes_per_second", int64(r.seen.rate)))
+}
+
+func (r *room) letGo(now time.Time) {
+	r.held.Store(false)
+	r.wake.Broadcast()
+	r.log.Info("there is disk space again: writing goes on",
+		slog.String("dir", r.dir), slog.Int64("free_bytes", r.seen.free),
+		slog.Duration("after", now.Sub(r.began)))
+}
+
+// prepare gives the next log its blocks, if there are enough by now.
+func (r *room) prepare() bool {
+	err := allocateNew(r.next, r.wal)
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return false
+	}
+	r.next = ""
+	return true
+}
+
+// restock makes the reserve again, if it is gone and there is space for it.
+func (r *room) restock(free int64) bool {
+	if r.reserve.there {
+		return true
+	}
+	if free < r.need+r.need/4+r.reserve.size {
+		return false
+	}
+	return r.reserve.make(r.log)
+}
+
+// leave ends the watch for good and reports whether there is space for all memtables to
+// become tables, with that of the reserve. Nobody commits any more.
+func (r *room) leave() bool {
+	r.once.Do(func() { close(r.quit) })
+	<-r.done
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reserve.release(r.log)
+	free, err := r.free(r.dir)
+	if err != nil {
+		return true // it cannot be known
+	}
+	r.flushes = stillThere(r.flushes)
+	need := int64(len(r.flushes)+1)*r.table + slack
+	if free < need {
+		r.log.Warn("too little disk space to close the database in an orderly way: it is left "+
+			"as a process that is killed leaves it, which loses nothing",
+			slog.String("dir", r.dir),
+			slog.Int64("free_bytes", free), slog.Int64("need_bytes", need))
+	}
+	return free >= need
+}
+
+// stillThere returns those files that have not been deleted.
+func stillThere(paths []string) []string {
+	kept := paths[:0]
+	for _, p := range paths {
+		if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// Held reports whether the database is not written to for want of disk space.
+func (db *DB) Held() bool { return db.room.held.Load() }
+
+// StopWaiting has commits that wait for disk space, now or later, end with [ErrNoSpace].
+// It is for the owner of the database who is about to close it.
+func (db *DB) StopWaiting() { db.room.stopWaiting() }
