@@ -161,6 +161,11 @@ func (c *committer) write(batch []*request) error {
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if errors.Is(err, badgerdb.ErrNoSpace) {
+		// Nothing was written, and nothing will be: the store is to be closed.
+		c.err = fmt.Errorf("%w: %w", ErrClosed, err)
+		return c.err
+	}
 	if err != nil {
 		c.err = fmt.Errorf("%w: %w", ErrFailed, err)
 		c.log.Error("state store failed", slog.Any("error", err))

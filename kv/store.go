@@ -304,6 +304,7 @@ func (s *Store) Stats() Stats {
 // stopped for an error of their state machines.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
+		s.db.StopWaiting()
 		s.gate.close()
 		s.cleaner.stop()
 		s.committer.stop()

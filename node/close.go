@@ -74,6 +74,7 @@ func (v *view) couldHandOver(r *replica, live map[raftyard.NodeID]bool) bool {
 func (n *Node) stop() error {
 	var errs []error
 	n.cancel()
+	n.stopWaiting()
 	if n.lifecycle != nil {
 		n.lifecycle.close()
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -167,6 +168,7 @@ func (c *committer) deliver(ws []write, err error) {
 	case c.store.Err() != nil:
 		err = fmt.Errorf("log store: %w", err)
 		c.fail(err)
+	case errors.Is(err, storage.ErrNoSpace): // the node closes
 	case len(ws) > 1:
 		for i := range ws {
 			batch := c.store.NewBatch()

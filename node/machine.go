@@ -24,6 +24,7 @@ type machine struct {
 	// machine is opened, restored or closed.
 	access sync.RWMutex
 	sm     group.StateMachine // nil until the replica has a state
+	waiter atomic.Pointer[waiter]
 	closed bool
 	// closedBy says why it is closed.
 	closedBy error
@@ -172,6 +173,7 @@ func (m *machine) open(kind string) (err error) {
 		return fmt.Errorf("open state machine of kind %q: %w", kind, err)
 	}
 	m.sm = sm
+	m.noteWaiter()
 	return nil
 }
 

@@ -93,6 +93,8 @@ func (s *Store) write(w *writer, n int) error {
 	case errors.Is(err, kv.ErrTooBig):
 		// Cannot be: Bytes is an upper bound. Nothing was written.
 		return fmt.Errorf("%w: %d keys, %d bytes: %w", ErrTooLarge, len(w.pairs), w.bytes, err)
+	case errors.Is(err, ErrNoSpace):
+		return err // the store is to be closed; nothing was written
 	case err != nil:
 		w.abandon()
 		return s.fail(err)

@@ -97,7 +97,8 @@ var (
 	// ErrIncomplete: a part of the data directory is missing.
 	ErrIncomplete = errors.New("storage: data directory is incomplete")
 
-	// ErrNoSpace: too little free disk space to open the store.
+	// ErrNoSpace: too little free disk space to open the store, or to write when waiting
+	// for it is over, see [Store.StopWaiting]. Nothing was written.
 	ErrNoSpace = badgerdb.ErrNoSpace
 )
 
