@@ -69,11 +69,13 @@ type StateMachine interface {
 	// no sense is answered with a result that says so, not with an error.
 	//
 	// An error, a panic, or another number of results than of commands means that
-	// this replica's state machine is broken. The replica is stopped and shown
-	// with the reason, the rest of the node goes on, and whoever waits for one of
-	// these commands is told that its outcome is unknown: it is committed, and
-	// other replicas may well apply it. What breaks Apply on one replica for the
-	// command's sake breaks it on all of them.
+	// this replica's state machine is broken. It stands still, in quarantine, and is
+	// shown with the reason: its replica keeps the log and votes, the rest of the node
+	// goes on, and whoever waits for one of these commands is told that its outcome is
+	// unknown: it is committed, and other replicas may well apply it. When several
+	// entries were applied at once the state machine is opened again and given them one
+	// by one, so that it is known which it was. What breaks Apply on one replica for
+	// the command's sake breaks it on all of them.
 	Apply(batch []Command) ([]Result, error)
 
 	// Snapshot returns a view of the state as it is now. The view stays as it
@@ -164,8 +166,13 @@ type Destroyer interface {
 
 // A Factory opens the state machine of one replica: a new one, or one that has
 // been there before. It may be called for several replicas at a time, while the
-// node opens and later on. After an error that replica is stopped and shown with the
-// reason until the node's next start; the rest of the node goes on.
+// node opens and later on. After an error that replica is in quarantine, without a state
+// machine, until somebody has it tried again or the node's next start; the rest of the
+// node goes on.
+//
+// A state machine that has failed is closed, and may be opened again while the node
+// runs. Close that takes longer than two seconds then, because a panic has left a lock
+// locked, is not waited for; only the next start opens that one again.
 //
 // A replica that comes back under the same id is given the same Env as before, but
 // for the Logger. Two replicas of one group on the same node, one after the other,

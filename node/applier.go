@@ -31,11 +31,15 @@ type appliers struct {
 	world *surroundings
 	procs processes
 
-	stop func(r *replica, reason error) // called when a state machine fails
+	stop func(r *replica, reason error) // called when a task panics
+	// failed is called when a state machine fails, and reports whether the replica goes on.
+	failed func(r *replica, ts []task, err error) bool
 }
 
-func newAppliers(s *surroundings, stop func(*replica, error)) *appliers {
-	a := &appliers{world: s, stop: stop}
+func newAppliers(
+	s *surroundings, stop func(*replica, error), failed func(*replica, []task, error) bool,
+) *appliers {
+	a := &appliers{world: s, stop: stop, failed: failed}
 	a.ready.L = &a.mu
 	return a
 }
@@ -131,8 +135,8 @@ func (a *appliers) turn(r *replica) {
 	}
 }
 
-// do runs tasks: several applies in a row, or one other. A state machine that
-// fails or panics stops its replica; nothing more is applied to it.
+// do runs tasks: several applies in a row, or one other. Nothing more is applied to a state
+// machine that has failed.
 func (a *appliers) do(r *replica, ts []task) {
 	if ts[0].run != nil {
 		a.runTask(r, ts[0])
@@ -145,14 +149,28 @@ func (a *appliers) do(r *replica, ts []task) {
 	if !r.serving() {
 		return
 	}
-	if err := r.machine.apply(ts); err != nil {
-		last := ts[len(ts)-1].apply
-		a.stop(r, machineFault(last.Last, last.LastTerm, err))
+	if !a.advance(r, ts) {
 		return
 	}
 	r.machine.addBacklog(-bytes) // before the worker looks whether there is room
 	r.applied.Store(ts[len(ts)-1].apply.Last)
 	r.worker.box.applied(r)
+}
+
+// advance has commands applied, or followed without a state machine. It is false if the
+// replica does not go on.
+func (a *appliers) advance(r *replica, ts []task) bool {
+	if !r.machine.logOnly.Load() {
+		err := r.machine.apply(ts)
+		if err == nil {
+			return true
+		}
+		if !a.failed(r, ts, err) {
+			return false
+		}
+	}
+	r.machine.follow(ts)
+	return true
 }
 
 func (a *appliers) runTask(r *replica, t task) {

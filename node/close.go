@@ -103,7 +103,11 @@ func (n *Node) stop() error {
 	}
 	n.procs.wait()
 	for _, r := range n.allReplicas() {
-		if err := r.machine.close(false); err != nil {
+		end := r.machine.close
+		if r.machine.fault() != nil {
+			end = r.machine.closeApart
+		}
+		if err := end(false); err != nil {
 			errs = append(errs, fmt.Errorf("group %d: %w", r.group, err))
 		}
 	}

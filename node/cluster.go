@@ -39,7 +39,7 @@ func (n *Node) report() nodeReport {
 // countLogOnly counts this node's replicas that have no state machine.
 func (n *Node) countLogOnly() (count int) {
 	for _, r := range n.allReplicas() {
-		if r.machine.logOnly.Load() {
+		if r.machine.isLogOnly() {
 			count++
 		}
 	}

@@ -83,6 +83,7 @@ func (c *cluster) config(id raftyard.NodeID, l net.Listener) Config {
 			"kept": func(env group.Env) (group.StateMachine, error) {
 				return openKept(filepath.Join(c.dir, "kept"), env)
 			},
+			"brittle": openBrittle(c),
 			"hooked": func(env group.Env) (group.StateMachine, error) {
 				return &hooked{c: c, env: env}, nil
 			},

@@ -33,6 +33,7 @@ const (
 	writeDestroy
 	writePurged
 	writeForget
+	writeNothing // it is done when all before it is
 )
 
 // A committer makes the writes of all workers durable. While one batch is being
@@ -207,5 +208,6 @@ func (w *write) addTo(b *storage.Batch) {
 		b.MarkPurged(w.group)
 	case writeForget:
 		b.Forget(w.group)
+	case writeNothing:
 	}
 }

@@ -15,7 +15,7 @@ func (n *Node) Examine() world.Examined {
 		v := world.Replica{
 			Group: r.group, Incarnation: r.incarnation, ID: r.id,
 			Serving: r.serving(), Fault: r.fault(),
-			Applied: r.applied.Load(), LogOnly: r.machine.logOnly.Load(),
+			Applied: r.applied.Load(), LogOnly: r.machine.isLogOnly(),
 			State: r.meta.State, Log: r.log,
 		}
 		if r.raft != nil {

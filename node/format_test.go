@@ -28,7 +28,8 @@ func sampleMeta() meta {
 			Node: 1, Store: registry.Store{1, 15: 2}, First: registry.Store{3}, Boot: 300,
 			Process: registry.Store{4},
 		}},
-		StoresAt: 5000, NoMachine: true,
+		StoresAt: 5000, NoMachine: true, Rebuild: true, SkipAt: 700,
+		Skips: []group.Skip{{Index: 600, Term: 2, At: 700}},
 	}
 }
 
@@ -83,7 +84,9 @@ func TestEarlierFormats(t *testing.T) {
 		intent = "01d00f040a696e636f6d696e672d31086d616e6966657374"
 		store  = "01000000000000000000000000000002"
 	)
-	old := sampleMeta()
+	fifth := sampleMeta()
+	fifth.Rebuild, fifth.SkipAt, fifth.Skips = false, 0, nil
+	old := fifth
 	old.StoresAt = 0
 	old.Stores = []knownStore{{Node: 1, Store: registry.Store{1, 15: 2}, Boot: 300}}
 	full := old
@@ -101,6 +104,9 @@ func TestEarlierFormats(t *testing.T) {
 		"03" + front + intent + "0101" + store + "ac02": full,
 		"04" + front + "018020" + "84868808" + "01d00f040a696e636f6d696e672d31" + "010507" +
 			"086d616e6966657374" + "0101" + store + "ac02" + "01": old,
+		"05" + front + "018020" + "84868808" + "01d00f040a696e636f6d696e672d31" + "010507" +
+			"086d616e6966657374" + "0101" + store + "03000000000000000000000000000000" + "ac02" +
+			"04000000000000000000000000000000" + "8827" + "01": fifth,
 	} {
 		got, err := decodeMeta(unhex(t, text))
 		if err != nil || !reflect.DeepEqual(got, want) {

@@ -173,14 +173,13 @@ func (w *worker) install(r *replica) {
 
 // restore has the state machine take the snapshot over.
 func (w *worker) restore(r *replica, intent *installIntent) {
-	kind := r.out.Install.Manifest.State.Descriptor.Kind
 	state := r.out.Install.Manifest.State
 	w.node.appliers.add(r, task{
-		run: func(m *machine) {
+		run: func(*machine) {
 			if !r.serving() {
 				return
 			}
-			fl, err := m.take(kind, state, intent)
+			fl, err := w.node.take(r, state, intent)
 			if err != nil {
 				w.node.stopReplica(r, machineFault(intent.Index, intent.Term,
 					fmt.Errorf("install snapshot at index %d: %w", intent.Index, err)))
@@ -192,16 +191,21 @@ func (w *worker) restore(r *replica, intent *installIntent) {
 }
 
 // take opens the state machine if need be and restores it from the intent's
-// file. It returns what is known of the state from then on: without a state machine,
-// that it is in the file.
-func (m *machine) take(kind string, state group.State, in *installIntent) (floor, error) {
-	fl := floor{Index: in.Index, Term: in.Term}
-	if err := m.open(kind); err != nil {
-		return fl, err
-	}
-	if in.File != "" && !m.logOnly.Load() {
-		if err := m.restore(in.File, in.Check); err != nil {
+// file. It returns what is known of the state from then on: without a state machine that
+// works, that it is in the file.
+func (n *Node) take(r *replica, state group.State, in *installIntent) (floor, error) {
+	m, fl := r.machine, floor{Index: in.Index, Term: in.Term}
+	err := m.fault()
+	if err == nil {
+		err = m.open(state.Descriptor.Kind)
+		if err == nil && in.File != "" && !m.logOnly.Load() {
+			err = m.restore(in.File, in.Check)
+		}
+		if err != nil && (errors.Is(err, errRotten) || !r.mayStandStill(err)) {
 			return fl, err
+		}
+		if err != nil {
+			n.standStill(r, machineFault(in.Index, in.Term, err))
 		}
 	}
 	index, durable, err := m.machineApplied()
@@ -248,4 +252,8 @@ func (w *worker) snapshotInstalled(r *replica, in *group.Install) {
 	w.node.metrics.snapshotsInstalled.Add(1)
 	r.note("snapshot of index %d, term %d installed", in.Index, in.Term)
 	w.removeObsolete(r)
+	if r.machine.fault() != nil {
+		r.own.wanted = true // it has come by a newer state
+		w.rebuild(r)
+	}
 }

@@ -78,10 +78,10 @@ func (n *Node) liveBoots() map[raftyard.NodeID]uint64 {
 	return live
 }
 
-// learnKinds keeps the kinds of all nodes known while a kind is missing here.
+// learnKinds keeps the kinds of all nodes known while a state machine is missing here.
 func (n *Node) learnKinds() {
 	n.world.every(n.running, time.Second, func() {
-		if !n.missing.any() {
+		if !n.missing.any() && !n.stoodStill.Load() {
 			return
 		}
 		var all []raftyard.NodeID

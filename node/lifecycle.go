@@ -39,6 +39,7 @@ type lifecycle struct {
 	mu       sync.Mutex
 	creates  map[raftyard.GroupID]creation
 	destroys map[*replica]remains // what the tombstone shall know
+	reopens  map[*replica]*reopening
 	forgets  map[raftyard.GroupID]bool
 	made     chan struct{} // closed after each round
 	begun    uint64        // rounds that have begun
@@ -61,6 +62,7 @@ func newLifecycle(n *Node) *lifecycle {
 		wake: make(chan struct{}, 1), stop: make(chan struct{}),
 		creates:  make(map[raftyard.GroupID]creation),
 		destroys: make(map[*replica]remains),
+		reopens:  make(map[*replica]*reopening),
 		made:     make(chan struct{}),
 	}
 }
@@ -207,12 +209,15 @@ func (l *lifecycle) round() {
 	}
 	l.mu.Lock()
 	creates, destroys, forgets := l.creates, l.destroys, l.forgets
+	reopens := l.reopens
 	l.forgets = nil
 	l.creates = make(map[raftyard.GroupID]creation)
 	l.destroys = make(map[*replica]remains)
+	l.reopens = make(map[*replica]*reopening)
 	l.mu.Unlock()
 
 	l.destroyAll(destroys)
+	l.reopenAll(reopens)
 	l.goOnPurging()
 	l.forgetAll(forgets)
 	l.createAll(creates)

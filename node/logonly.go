@@ -30,8 +30,12 @@ import (
 var errLogOnly = errors.New("this node keeps the log only: it has no state machine of the kind")
 
 // noState is the error of a request for the state of a group that has none here.
-func noState(g raftyard.GroupID) error {
-	return fmt.Errorf("group %d: %w: %w", g, ErrNoState, errLogOnly)
+func (r *replica) noState() error {
+	if fault := r.machine.fault(); fault != nil {
+		// That is no reason not to ask others: it must not look like the fault itself.
+		return fmt.Errorf("group %d: %w: node %d: %s", r.group, ErrNoState, r.node, fault.Error())
+	}
+	return fmt.Errorf("group %d: %w: %w", r.group, ErrNoState, errLogOnly)
 }
 
 // missingKinds are the kinds that this node was asked for and does not know. The zero
@@ -63,11 +67,17 @@ func (k *missingKinds) any() bool {
 	return len(k.told) > 0
 }
 
-// keepsLogOnly reports whether this node's replica of a group has no state machine.
-func (n *Node) keepsLogOnly(g raftyard.GroupID) bool {
-	r := n.replica(g)
-	return r != nil && r.machine.logOnly.Load()
+// keepsLogOnly returns an error if this node's replica of a group has no state machine
+// that works.
+func (n *Node) keepsLogOnly(g raftyard.GroupID) error {
+	if r := n.replica(g); r != nil && r.machine.logOnly.Load() {
+		return r.noState()
+	}
+	return nil
 }
+
+// isLogOnly reports whether the node does not know the replica's kind.
+func (m *machine) isLogOnly() bool { return m.logOnly.Load() && m.fault() == nil }
 
 // kindMissing reports whether a replica that is to be made will have no state machine.
 func (n *Node) kindMissing(c creation) bool {
@@ -83,28 +93,36 @@ func (n *Node) kindMissing(c creation) bool {
 // openMachine opens a replica's state machine at the start. Before the first one of a
 // replica it is noted that there is something to delete when the replica goes.
 func (n *Node) openMachine(r *replica, kind string) error {
-	if r.meta.NoMachine && n.hasKind(kind) {
-		r.meta.NoMachine = false
-		if err := n.writeMeta(r); err != nil {
-			return err
-		}
+	if err := n.noteMachine(r, kind); err != nil {
+		return err
 	}
 	return r.machine.open(kind)
+}
+
+func (n *Node) noteMachine(r *replica, kind string) error {
+	if !r.meta.NoMachine || !n.hasKind(kind) {
+		return nil
+	}
+	r.meta.NoMachine = false
+	return n.writeMeta(r)
 }
 
 // writeMeta makes a replica's record durable, before its worker has it.
 func (n *Node) writeMeta(r *replica) error {
 	return n.committer.wait([]write{{
-		group: r.group, update: storage.Update{Meta: r.meta.encode()},
+		group: r.group, update: r.metaUpdate(),
 	}})[0]
 }
+
+// metaUpdate is the update that makes the record durable.
+func (r *replica) metaUpdate() storage.Update { return storage.Update{Meta: r.meta.encode()} }
 
 // leaveLogOnly is the first start with a durable state machine after a time without. The
 // state machine may have slept since before the log was cut: then it takes over the state
 // in the file. It returns how far the state machine is.
 func (n *Node) leaveLogOnly(r *replica, index uint64) (uint64, error) {
 	m, fl := r.machine, r.meta.Floor
-	if index < fl.Index {
+	if index < fl.Index || r.meta.Rebuild {
 		err := m.restore(fl.File, fl.Check)
 		if err == nil {
 			index, _, err = m.machineApplied()
@@ -116,6 +134,7 @@ func (n *Node) leaveLogOnly(r *replica, index uint64) (uint64, error) {
 	// From here on the floor is as if the state machine had always been there.
 	r.meta.Floor.Machine = min(index, fl.Index)
 	r.meta.Floor.File, r.meta.Floor.Check = "", fileCheck{}
+	r.meta.Rebuild = false
 	if err := n.writeMeta(r); err != nil {
 		return 0, err
 	}
@@ -133,6 +152,10 @@ type owning struct {
 	pause  int  // ticks until it asks again
 	wait   int  // ticks of the next pause
 	rotten bool // the file is damaged
+	// wanted: the state is to take the place of what the state machine has, from index
+	// from on.
+	wanted bool
+	from   uint64
 }
 
 // A stateWish is a log-only replica that wants a state.
@@ -146,10 +169,11 @@ const maxWishes = 1024
 
 // leastOwn returns the least index at which a state would be of use.
 func (r *replica) leastOwn() uint64 {
+	least := r.snap.index
 	if r.meta.Floor.ownsState() && !r.own.rotten {
-		return r.snap.index + 1
+		least++
 	}
-	return r.snap.index
+	return max(least, r.own.from)
 }
 
 // wantsState reports whether a log-only replica should ask for a state.
@@ -158,8 +182,10 @@ func (r *replica) wantsState() bool {
 	switch {
 	case len(r.meta.State.Descriptor.Members) == 0 || applied < r.leastOwn():
 		return false
-	case !r.meta.Floor.ownsState() || r.own.rotten || len(r.snap.waiters) > 0:
+	case r.own.rotten || r.own.wanted || len(r.snap.waiters) > 0:
 		return true
+	case !r.meta.Floor.ownsState() && r.machine.isLogOnly():
+		return true // one that has failed has its state, and may go on from there
 	default:
 		return r.snap.next != 0 && applied >= r.snap.next
 	}
@@ -173,6 +199,7 @@ func (w *worker) hurryOwn(r *replica) {
 		r.tellSnapshot(snapshotResult{
 			at: position{applied: fl.Index, term: fl.Term}, bytes: int64(fl.Check.Size),
 		})
+		w.rebuild(r)
 	}
 }
 

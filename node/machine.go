@@ -29,9 +29,14 @@ type machine struct {
 	// closedBy says why it is closed.
 	closedBy error
 
-	// logOnly: this node has no state machine of the replica's kind; see logonly.go.
-	// It is decided when the kind is known, and stays.
+	// logOnly: there is no state machine that works. The node has none of the replica's
+	// kind, see logonly.go: that is decided when the kind is known, and stays. Or it has
+	// failed: broken says why, see standstill.go.
 	logOnly atomic.Bool
+	broken  atomic.Pointer[faultError]
+
+	// careful are the indexes that are applied one by one; see pinpoint.
+	careful span
 
 	// position is where the state machine stands. Only tasks touch it.
 	position position
@@ -86,7 +91,7 @@ func (m *machine) pop() []task {
 		return nil
 	}
 	n, bytes := 1, 0
-	if m.tasks[0].apply != nil {
+	if m.tasks[0].apply != nil && !m.careful.touches(m.tasks[0].apply) {
 		for bytes = m.tasks[0].apply.Bytes; n < len(m.tasks) && m.tasks[n].apply != nil; n++ {
 			if bytes += m.tasks[n].apply.Bytes; bytes > maxApplyBatch {
 				break
@@ -193,9 +198,9 @@ func recovered(err *error, what string) {
 	}
 }
 
-// apply applies a run of committed batches and answers those who wait.
-func (m *machine) apply(ts []task) (err error) {
-	defer recovered(&err, "Apply")
+// apply applies a run of committed batches and answers those who wait. An error is an
+// [applyError]; then nobody was answered.
+func (m *machine) apply(ts []task) error {
 	commands := ts[0].apply.Commands
 	if len(ts) > 1 {
 		commands = nil
@@ -203,27 +208,14 @@ func (m *machine) apply(ts []task) (err error) {
 			commands = append(commands, t.apply.Commands...)
 		}
 	}
-	var results []group.Result
-	if m.logOnly.Load() {
-		results = make([]group.Result, len(commands)) // it is committed: that is all it knows
-	} else if len(commands) > 0 {
-		if m.sm == nil {
-			return errNoState
-		}
-		if results, err = m.sm.Apply(commands); err != nil {
-			return fmt.Errorf("state machine: apply %d commands up to index %d: %w",
-				len(commands), commands[len(commands)-1].Index, err)
-		}
-		if len(results) != len(commands) {
-			return fmt.Errorf("state machine: Apply returned %d results for %d commands",
-				len(results), len(commands))
-		}
+	results, err := m.applyCommands(commands, m.careful.touches(ts[0].apply))
+	if err != nil {
+		return err
 	}
 	if len(commands) > 0 {
 		m.lastCommand = commands[len(commands)-1].Index
 	}
-	last := ts[len(ts)-1].apply
-	m.position = position{applied: last.Last, term: last.LastTerm, state: last.State}
+	m.moveTo(ts[len(ts)-1].apply)
 	for _, t := range ts {
 		answerAll(t.apply, results[:len(t.apply.Commands)])
 		m.expected.answer(t.apply.Commands, results[:len(t.apply.Commands)])
@@ -231,6 +223,65 @@ func (m *machine) apply(ts []task) (err error) {
 	}
 	return nil
 }
+
+// moveTo sets the position to the end of a run.
+func (m *machine) moveTo(ap *group.Apply) {
+	m.position = position{applied: ap.Last, term: ap.LastTerm, state: ap.State}
+}
+
+// applyCommands applies commands, one index after the other if they are to be applied
+// carefully.
+func (m *machine) applyCommands(
+	commands []group.Command, carefully bool,
+) (results []group.Result, err error) {
+	for len(commands) > 0 {
+		n := len(commands)
+		if carefully {
+			n = 1
+			for n < len(commands) && commands[n].Index == commands[0].Index {
+				n++
+			}
+		}
+		some, err := m.applySome(commands[:n])
+		if err != nil {
+			return nil, &applyError{
+				first: commands[0].Index, last: commands[n-1].Index, err: err,
+			}
+		}
+		if n == len(commands) && results == nil {
+			return some, nil
+		}
+		results = append(results, some...)
+		commands = commands[n:]
+	}
+	return results, nil
+}
+
+// applySome is one call of the state machine.
+func (m *machine) applySome(commands []group.Command) (results []group.Result, err error) {
+	defer recovered(&err, "Apply")
+	if m.sm == nil {
+		return nil, errNoState
+	}
+	if results, err = m.sm.Apply(commands); err != nil {
+		return nil, fmt.Errorf("state machine: apply %d commands up to index %d: %w",
+			len(commands), commands[len(commands)-1].Index, err)
+	}
+	if len(results) != len(commands) {
+		return nil, fmt.Errorf("state machine: Apply returned %d results for %d commands",
+			len(results), len(commands))
+	}
+	return results, nil
+}
+
+// An applyError is why some commands could not be applied.
+type applyError struct {
+	first, last uint64 // their indexes
+	err         error
+}
+
+func (e *applyError) Error() string { return e.err.Error() }
+func (e *applyError) Unwrap() error { return e.err }
 
 // answerAll tells the waiting proposers of one batch their results.
 func answerAll(ap *group.Apply, results []group.Result) {
@@ -246,6 +297,9 @@ func answerAll(ap *group.Apply, results []group.Result) {
 // false for one that keeps nothing on disk.
 func (m *machine) machineApplied() (index uint64, ok bool, err error) {
 	defer recovered(&err, "Applied")
+	if m.logOnly.Load() {
+		return 0, false, nil
+	}
 	d, ok := m.sm.(group.Durable)
 	if !ok {
 		return 0, false, nil
@@ -279,7 +333,7 @@ func (m *machine) restore(name string, check fileCheck) (err error) {
 // snapshot returns the state machine's view of its state.
 func (m *machine) snapshot() (s group.Snapshot, err error) {
 	defer recovered(&err, "Snapshot")
-	if m.sm == nil {
+	if m.sm == nil || m.logOnly.Load() {
 		return nil, errNoState
 	}
 	if s, err = m.sm.Snapshot(); err != nil {
@@ -309,6 +363,9 @@ func (g guarded) Close() (err error) {
 func (m *machine) use(ctx context.Context, fn func(group.StateMachine) error) (err error) {
 	defer recovered(&err, "read")
 	for !m.access.TryRLock() {
+		if err := m.fault(); err != nil { // whoever closes it may never be done
+			return err
+		}
 		if !m.world.sleep(ctx, pollEvery) {
 			return fmt.Errorf("group %d: %w: the state machine is being restored: %w",
 				m.env.Group, ErrTimeout, context.Cause(ctx))
@@ -316,6 +373,8 @@ func (m *machine) use(ctx context.Context, fn func(group.StateMachine) error) (e
 	}
 	defer m.access.RUnlock()
 	switch {
+	case m.fault() != nil:
+		return m.fault()
 	case m.closed:
 		return m.closedBy
 	case m.logOnly.Load():

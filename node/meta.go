@@ -8,7 +8,7 @@ import (
 	"github.com/raftyard/raftyard/internal/wire"
 )
 
-const metaFormat = 5
+const metaFormat = 6
 
 // meta is what the log store keeps for the node beside a replica's log, in the
 // same durable step. See docs/formats/node.md.
@@ -33,6 +33,16 @@ type meta struct {
 	// NoMachine: no state machine was ever opened for this replica, so there is nothing
 	// of one to delete.
 	NoMachine bool
+
+	// Rebuild: the state machine is to be restored from Floor.File, whatever it has.
+	Rebuild bool
+
+	// SkipAt is the latest index at which the log has, or had, an entry that has another
+	// one skipped: where a start need not look further. Skips are those that are committed,
+	// of entries that the state machine had not applied by then, until the floor is beyond
+	// their At. See skip.go.
+	SkipAt uint64
+	Skips  []group.Skip
 }
 
 // knownStore is the data directory that a node is known with, the first one that it
@@ -95,7 +105,16 @@ func (m meta) encode() []byte {
 		b = wire.AppendID(b, k.Process)
 	}
 	b = wire.AppendUvarint(b, m.StoresAt)
-	return wire.AppendBool(b, m.NoMachine)
+	b = wire.AppendBool(b, m.NoMachine)
+	b = wire.AppendBool(b, m.Rebuild)
+	b = wire.AppendUvarint(b, m.SkipAt)
+	b = wire.AppendUvarint(b, uint64(len(m.Skips)))
+	for _, s := range m.Skips {
+		b = wire.AppendUvarint(b, s.Index)
+		b = wire.AppendUvarint(b, s.Term)
+		b = wire.AppendUvarint(b, s.At)
+	}
+	return b
 }
 
 func decodeMeta(b []byte) (meta, error) {
@@ -125,6 +144,15 @@ func decodeMeta(b []byte) (meta, error) {
 	}
 	if format > 3 {
 		m.NoMachine = r.Bool()
+	}
+	if format > 5 {
+		m.Rebuild = r.Bool()
+		m.SkipAt = r.Uvarint()
+		for range r.Count(3) {
+			m.Skips = append(m.Skips, group.Skip{
+				Index: r.Uvarint(), Term: r.Uvarint(), At: r.Uvarint(),
+			})
+		}
 	}
 	if err := r.Close(); err != nil {
 		return meta{}, fmt.Errorf("node: replica record: %w", err)

@@ -53,6 +53,7 @@ type Node struct {
 	disk   disk
 
 	missing    missingKinds
+	stoodStill atomic.Bool // a state machine has failed
 	kinds      kindsOf
 	wishes     chan stateWish
 	unownedLog limiter
@@ -147,7 +148,7 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	n.files = newBackground(n.world)
 	n.committer = newCommitter(n.world, store, n.fail, n.writeRefused)
 	n.committer.start()
-	n.appliers = newAppliers(n.world, n.stopReplica)
+	n.appliers = newAppliers(n.world, n.stopReplica, n.machineFailed)
 	n.appliers.start(n.cfg.Appliers)
 	for range n.cfg.Workers {
 		w := newWorker(n)

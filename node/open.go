@@ -129,6 +129,12 @@ func (n *Node) openReplica(g raftyard.GroupID) error {
 	if g == raftyard.SystemGroup {
 		n.systemReplica.Store(uint64(st.ID))
 	}
+	return n.bringUp(r, st)
+}
+
+// bringUp starts a replica from what is durable.
+func (n *Node) bringUp(r *replica, st storage.Replica) error {
+	g := r.group
 	err := n.load(r, st)
 	switch {
 	case err == nil:
@@ -238,7 +244,9 @@ func (n *Node) load(r *replica, st storage.Replica) error {
 	}
 	n.sweepFiles(r.machine.env.Dir, r.meta)
 	if err = n.loadMachine(r); err != nil {
-		return err
+		if err = n.loadBroken(r, err); err != nil {
+			return err
+		}
 	}
 	r.raft, err = group.New(group.Config{
 		Group: r.group, Node: n.cfg.ID, Replica: r.id, Incarnation: r.incarnation,
@@ -274,6 +282,9 @@ func (n *Node) loadMachine(r *replica) error {
 		index, err = n.leaveLogOnly(r, index)
 	}
 	at := r.meta.Floor
+	if at.File == "" {
+		r.meta.Rebuild = false // nothing is needed from elsewhere
+	}
 	switch {
 	case err != nil:
 		return err
@@ -298,6 +309,7 @@ func (n *Node) loadMachine(r *replica) error {
 		if err = m.restore(at.File, at.Check); err != nil {
 			return err
 		}
+		r.meta.Rebuild = false
 	}
 	if mutant.On(mutant.SkipApplied) {
 		at.Index = max(at.Index, r.log.HardState().GetCommit())
@@ -318,10 +330,10 @@ func (n *Node) finishInstall(r *replica) error {
 		return fmt.Errorf("interrupted installation of a snapshot: %w", err)
 	}
 	kind := manifest.State.Descriptor.Kind
-	if err = n.openMachine(r, kind); err != nil {
+	if err = n.noteMachine(r, kind); err != nil {
 		return fmt.Errorf("interrupted installation of a snapshot: %w", err)
 	}
-	fl, err := r.machine.take(kind, manifest.State, in)
+	fl, err := n.take(r, manifest.State, in)
 	if err != nil {
 		return fmt.Errorf("interrupted installation of a snapshot at index %d: %w", in.Index, err)
 	}

@@ -94,7 +94,7 @@ func (n *Node) serveState(ctx context.Context, b *wire.Reader) ([]byte, error) {
 	case r.incarnation != incarnation:
 		return nil, fmt.Errorf("group %d: %w: it is another incarnation", g, ErrNoReplica)
 	case r.machine.logOnly.Load():
-		return nil, noState(g)
+		return nil, r.noState()
 	case !member:
 		return nil, fmt.Errorf("group %d: %w: replica %d is no member", g, ErrInvalid, to)
 	case r.applied.Load() < least:

@@ -112,12 +112,16 @@ func (n *Node) purgeMachine(p *purge, m *machine) {
 	var err error
 	if kind != "" && !p.what.noMachine {
 		err = m.open(kind)
-		if err == nil && m.logOnly.Load() {
+		if err == nil && m.isLogOnly() {
 			err = fmt.Errorf("only a state machine of kind %q knows what it has stored, and the "+
 				"kind is not one of %q", kind, n.cfg.kindNames())
 		}
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case m.fault() != nil:
+		err = m.closeApart(true) // an applier must not wait for it
+	default:
 		err = m.close(true)
 	}
 	if err != nil {

@@ -119,6 +119,7 @@ func (r *replica) quarantine() *Quarantine {
 	}
 	q := quarantineOf(err)
 	q.Since, q.Events = r.events.told()
+	q.Votes = r.serving()
 	return q
 }
 

@@ -40,7 +40,7 @@ func (n *Node) Query(
 	defer cancel()
 	if _, err := n.serving(g); err == nil {
 		answer, err := n.queryLocal(ctx, g, c, query)
-		if !errors.Is(err, ErrNoReplica) {
+		if !errors.Is(err, ErrNoReplica) && !errors.Is(err, ErrFaulty) {
 			return answer, err
 		}
 	}
@@ -52,10 +52,10 @@ func (n *Node) Query(
 		switch {
 		case to != n.cfg.ID:
 			answer, err = n.ask(ctx, to, askQuery, body)
-		case n.keepsLogOnly(g):
-			err = noState(g)
 		default:
-			answer, err = n.queryLocal(ctx, g, c, query)
+			if err = n.keepsLogOnly(g); err == nil {
+				answer, err = n.queryLocal(ctx, g, c, query)
+			}
 		}
 		if errors.Is(err, ErrUnknownOutcome) {
 			return &unreachableError{node: to, err: readError(err)} // a read may be repeated
@@ -90,7 +90,9 @@ func (n *Node) viewLocal(
 	for errors.Is(err, ErrNotReady) && n.world.sleep(ctx, pollEvery) {
 		r, err = n.serving(g)
 	}
-	if err == nil && r.machine.logOnly.Load() {
+	if err == nil && r.machine.fault() != nil {
+		err = fmt.Errorf("group %d: %w", g, r.machine.fault())
+	} else if err == nil && r.machine.logOnly.Load() {
 		err = fmt.Errorf("group %d: %w: %w", g, ErrNoReplica, errLogOnly)
 	}
 	if err != nil {

@@ -36,6 +36,9 @@ type replica struct {
 	pins        pins
 	events      *events
 
+	// attempts is how often it was opened again without being asked.
+	attempts atomic.Int64
+
 	// gone is closed when the replica serves nobody any more: it is removed or
 	// stopped, or the node closes. goneErr says why.
 	gone     chan struct{}
@@ -141,9 +144,13 @@ func (r *replica) stopServing(reason error) {
 // goneReason is called after gone is closed.
 func (r *replica) goneReason() error { return r.goneErr }
 
-// fault returns why the replica is stopped, or nil while it is not.
+// fault returns why the replica is in quarantine, or nil while it is not. One that is
+// serving goes on without its state machine.
 func (r *replica) fault() error {
-	if !r.serving() && errors.Is(r.goneErr, ErrFaulty) {
+	if r.serving() {
+		return r.machine.fault()
+	}
+	if errors.Is(r.goneErr, ErrFaulty) {
 		return r.goneErr
 	}
 	return nil

@@ -116,7 +116,7 @@ func (n *Node) replicaReports(from raftyard.GroupID, limit int) []replicaReport 
 func (r *replica) report() replicaReport {
 	rep := replicaReport{
 		Group: r.group, Incarnation: r.incarnation.String(), Replica: r.id,
-		LogOnly: r.machine.logOnly.Load(),
+		LogOnly: r.machine.isLogOnly(),
 	}
 	if v := r.view.Load(); v != nil {
 		rep.Term, rep.Epoch, rep.Leader = v.Term, v.State.Descriptor.Epoch, v.LeaderNode
@@ -128,6 +128,8 @@ func (r *replica) report() replicaReport {
 	}
 	if err := r.fault(); err != nil {
 		rep.Fault, rep.Reason = err.Error(), quarantineOf(err).Reason
+	}
+	if !r.serving() {
 		rep.Leads, rep.Leader = false, 0
 	}
 	return rep
@@ -301,7 +303,7 @@ func (n *Node) RaftStatus(ctx context.Context, g raftyard.GroupID) (RaftStatus, 
 			Group: st.Group, Members: memberStatuses(r.view.Load().State.Descriptor),
 			ReplicaStatus: ReplicaStatus{
 				Node: n.cfg.ID, Replica: r.id, Role: "none", Fault: r.goneReason().Error(),
-				Quarantine: r.quarantine(), LogOnly: r.machine.logOnly.Load(),
+				Quarantine: r.quarantine(), LogOnly: r.machine.isLogOnly(),
 			},
 		}, nil
 	default:
@@ -321,7 +323,10 @@ func (r *replica) fillStatus(st *RaftStatus) {
 	st.ReplicaStatus = ReplicaStatus{
 		Node: r.node, Replica: r.id, Role: role, Term: s.Term, Vote: s.Vote, Leader: s.Leader,
 		Epoch: d.Epoch, First: first, Last: last, Commit: s.Commit, Applied: r.applied.Load(),
-		Snapshot: r.snap.index, Bytes: r.log.Bytes(), LogOnly: r.machine.logOnly.Load(),
+		Snapshot: r.snap.index, Bytes: r.log.Bytes(), LogOnly: r.machine.isLogOnly(),
+	}
+	if err := r.fault(); err != nil {
+		st.Fault, st.Quarantine = err.Error(), r.quarantine()
 	}
 	st.Members = memberStatuses(d)
 	st.NextReplica = uint64(d.NextReplica)
@@ -389,6 +394,9 @@ func (n *Node) Hash(ctx context.Context, g raftyard.GroupID, index uint64) (Hash
 // hash returns the state machine's content hash.
 func (m *machine) hash() (h []byte, err error) {
 	defer recovered(&err, "Hash")
+	if err := m.fault(); err != nil {
+		return nil, err
+	}
 	if m.logOnly.Load() {
 		return nil, fmt.Errorf("%w: %w", ErrNoReplica, errLogOnly)
 	}

@@ -31,6 +31,10 @@ const (
 	askAppend  uint8 = 21 // group, incarnation, command id, command → index
 	askThrough uint8 = 22 // group, command id, command → index, result
 	askResidue uint8 = 23 // group, incarnation → residue
+
+	// Those that have to do with replicas in quarantine.
+	askRetry   uint8 = 30 // group → ReplicaStatus
+	askRebuild uint8 = 31 // group → ReplicaStatus
 )
 
 // remoteCodes give the errors of this package that travel between nodes their
@@ -109,7 +113,7 @@ func (n *Node) serve(ctx context.Context, kind uint8, r *wire.Reader) ([]byte, e
 	case askHolding:
 		return n.serveHolding(ctx, r)
 	default:
-		return nil, fmt.Errorf("%w: request kind %d", ErrUnsupported, kind)
+		return n.serveMend(ctx, kind, r)
 	}
 }
 
@@ -140,8 +144,8 @@ func (n *Node) serveQuery(ctx context.Context, r *wire.Reader) ([]byte, error) {
 	if err := r.Close(); err != nil {
 		return nil, err
 	}
-	if n.keepsLogOnly(g) {
-		return nil, noState(g)
+	if err := n.keepsLogOnly(g); err != nil {
+		return nil, err
 	}
 	return n.queryLocal(ctx, g, c, q)
 }

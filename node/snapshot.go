@@ -248,6 +248,7 @@ func (w *worker) endSnapshot(r *replica, res snapshotResult) {
 	w.removeObsolete(r)
 	r.schedule(false)
 	r.tellSnapshot(res)
+	w.rebuild(r)
 }
 
 // tellSnapshot tells those who asked for the snapshot how it went.

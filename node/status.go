@@ -88,7 +88,7 @@ type ReplicaStatus struct {
 	Snapshot uint64             `json:"snapshot"`
 	Bytes    int64              `json:"log_bytes"`
 	Lag      uint64             `json:"lag"` // behind the highest commit index known for the group
-	// Fault says why the replica is stopped, or is empty.
+	// Fault says why the replica is in quarantine, or is empty.
 	Fault string `json:"fault,omitempty"`
 	// Quarantine says more about that; nil: the replica is not in quarantine.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`

@@ -113,7 +113,7 @@ func (n *Node) proposeHere(
 		return group.Result{}, err
 	}
 	if r.machine.logOnly.Load() {
-		return group.Result{}, noState(g)
+		return group.Result{}, r.noState()
 	}
 	switch leader := r.view.Load().LeaderNode; leader {
 	case 0:
@@ -281,6 +281,9 @@ func (n *Node) stateHolder(
 		nodes = slices.DeleteFunc(nodes, func(id raftyard.NodeID) bool { return id == avoid })
 	}
 	if len(nodes) == 0 {
+		if fault := n.localFault(g); fault != nil && n.isAlone(r) {
+			return 0, fault // waiting is of no use
+		}
 		return 0, fmt.Errorf("group %d: %w: no member with a state machine is connected",
 			g, ErrNoState)
 	}

@@ -236,7 +236,7 @@ func (w *worker) propose(p *proposal) {
 			return
 		}
 		if r.machine.logOnly.Load() && !c.append && r.raft.Position().Role == group.Leader {
-			c.finish(group.Result{}, noState(r.group))
+			c.finish(group.Result{}, r.noState())
 			return
 		}
 		if err := r.raft.Propose(p.p); err != nil {

@@ -1,0 +1,108 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// A replica in quarantine is opened again as at the start of the node: from what is
+// durable, with a new state machine, under the same id.
+//
+//	tasks under way end ──▶ state machine closed ──▶ worker retires the replica ──▶ what it
+//	had on its way to the log store is written ──▶ opened
+//
+// Until its worker retires it, a replica that goes on without its state machine votes.
+
+// reopening says how a replica is opened again.
+type reopening struct {
+	careful span // what is applied one by one
+	// rebuild: the state machine takes over the state in the replica's file, whatever it
+	// has itself.
+	rebuild bool
+	// told hears, once, how it has ended; nil: nobody does. It holds one.
+	told chan error
+}
+
+func (how *reopening) tell(err error) {
+	if how.told != nil {
+		how.told <- err
+	}
+}
+
+// reopen has a replica opened again that is in quarantine.
+func (n *Node) reopen(r *replica, how *reopening) {
+	begin := func(m *machine) {
+		n.files.start(func() {
+			if err := m.closeApart(false); err != nil {
+				// A state machine that cannot close may still be opened again; one that
+				// hangs may not.
+				r.note("state machine not closed: %v", err)
+				if errors.Is(err, errHangs) {
+					how.tell(faulty(MachineFailed, err))
+					return
+				}
+			}
+			n.lifecycle.reopen(r, how)
+		})
+	}
+	n.appliers.add(r, task{run: begin, drop: how.tell})
+}
+
+// reopen has a round open a replica again.
+func (l *lifecycle) reopen(r *replica, how *reopening) {
+	l.mu.Lock()
+	other := l.reopens[r]
+	if other == nil {
+		l.reopens[r] = how
+	}
+	l.mu.Unlock()
+	if other != nil {
+		how.tell(fmt.Errorf("%w: %s is opened again for somebody else", ErrOverloaded, r))
+		return
+	}
+	l.poke()
+}
+
+// reopenAll opens replicas again.
+func (l *lifecycle) reopenAll(rs map[*replica]*reopening) {
+	for _, r := range slices.SortedFunc(maps.Keys(rs), byGroup) {
+		err := l.reopenOne(r, rs[r])
+		if err != nil {
+			l.node.logger.Error("replica not opened again", groupAttr(r.group), errAttr(err))
+		}
+		rs[r].tell(err)
+	}
+}
+
+func (l *lifecycle) reopenOne(old *replica, how *reopening) error {
+	n := l.node
+	if n.replica(old.group) != old {
+		return fmt.Errorf("group %d: %w: replica %d has gone", old.group, ErrNoReplica, old.id)
+	}
+	old.worker.halt(old, fmt.Errorf("group %d: %w: the replica is opened again",
+		old.group, ErrNoReplica))
+	// What the worker has submitted must be in the store before it is read.
+	last := write{kind: writeNothing, group: old.group}
+	if how.rebuild {
+		old.meta.Rebuild = true
+		last = write{group: old.group, update: old.metaUpdate()}
+	}
+	if err := n.committer.wait([]write{last})[0]; err != nil {
+		return err
+	}
+	st, ok := n.store.Replica(old.group)
+	if !ok || st.Tombstone != nil {
+		return fmt.Errorf("group %d: %w", old.group, ErrNoReplica)
+	}
+	r := n.newReplica(st)
+	r.events, r.machine.careful = old.events, how.careful
+	r.attempts.Store(old.attempts.Load())
+	r.note("opened again")
+	err := n.bringUp(r, st)
+	if err == nil {
+		err = r.fault()
+	}
+	return err
+}
