@@ -24,6 +24,8 @@ const (
 	identityName = "IDENTITY"
 	sequenceName = "sequence"
 	logName      = "log"
+
+	tempSuffix = ".new" // of a file that is to replace another
 )
 
 // formatVersion is the version of everything in the data directory that this
@@ -105,7 +107,7 @@ func decodeIdentity(b []byte) (Identity, error) {
 // and the directory synced. At any moment there is the old one or the new one.
 func (id Identity) save(files vfs.FS, dir string) error {
 	path := filepath.Join(dir, identityName)
-	temp := path + ".new"
+	temp := path + tempSuffix
 	if err := writeSynced(files, temp, id.encode()); err != nil {
 		return fmt.Errorf("%s: %w", temp, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 )
 
@@ -139,11 +138,7 @@ func (OS) Lock(path string) (io.Closer, error) {
 		return nil, err
 	}
 	if err = lockFile(f); err != nil {
-		holder := "another process"
-		if b, rerr := io.ReadAll(io.LimitReader(f, 20)); rerr == nil && len(b) > 0 {
-			holder = "process " + strings.TrimSpace(string(b))
-		}
-		locked := error(&LockedError{Holder: holder, Err: err})
+		locked := error(&LockedError{Holder: holder(f), Err: err})
 		if cerr := f.Close(); cerr != nil {
 			locked = errors.Join(locked, cerr)
 		}
