@@ -117,13 +117,18 @@ func checkGeneration(txn *badger.Txn, r Replica, s machineState) error {
 	if record == nil {
 		return &DamageError{Key: key, What: "missing"}
 	}
-	rec, err := decodeGeneration(s.generation, record)
+	return checkGenerationRecord(r, s.generation, record)
+}
+
+// checkGenerationRecord makes sure that g's record says that it is r's.
+func checkGenerationRecord(r Replica, g generation, record []byte) error {
+	rec, err := decodeGeneration(g, record)
 	if err != nil {
 		return err
 	}
 	if rec.state != live || rec.owner != r {
 		return &DamageError{
-			Key:  key,
+			Key:  generationKey(g),
 			What: fmt.Sprintf("state %d of %v, want live of %v", rec.state, rec.owner, r),
 		}
 	}
