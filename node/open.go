@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"github.com/google/uuid"
 
@@ -185,8 +184,7 @@ func (n *Node) env(st storage.Replica) group.Env {
 	return group.Env{
 		Group: st.Group, Incarnation: st.Incarnation, Replica: st.ID, Node: n.cfg.ID,
 		Dir: filepath.Join(n.cfg.Dir, replicasName,
-			strconv.FormatUint(uint64(st.Group), 10)+"-"+st.Incarnation.String()[:8]+
-				"-"+strconv.FormatUint(uint64(st.ID), 10)),
+			ReplicaDir(st.Group, st.Incarnation, st.ID)),
 		Logger: n.logger.With(groupAttr(st.Group)),
 	}
 }
