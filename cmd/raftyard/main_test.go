@@ -4,12 +4,16 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -31,6 +35,10 @@ func TestMain(m *testing.M) {
 //	demo ARGS...                 starts raftyard demo --http-port 0 and sets $N1, $N2, ...
 //	stopdemo [SIGNAL]            interrupts it: it must exit 0 within 5 s, and what it has
 //	                             written to standard error is there to compare
+//	killdemo                     kills it
+//	same DIR                     the first time notes everything about the files in it, and
+//	                             then wants all of it to be as it was
+//	flip FILE                    turns a bit in its middle
 //	http METHOD URL [BODY]       prints the status, the ETag and the body
 //	ports NAME...                sets each variable to a free port
 //	await URL                    waits until it answers 200
@@ -41,13 +49,16 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
-			env.Values[demoKey{}] = &demoHolder{}
+			env.Values[demoKey{}] = &demoHolder{files: make(map[string]string)}
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits":    cmdExits,
 			"demo":     cmdDemo,
 			"stopdemo": cmdStopDemo,
+			"killdemo": cmdKillDemo,
+			"same":     cmdSame,
+			"flip":     cmdFlip,
 			"http":     cmdHTTP,
 			"ports":    cmdPorts,
 			"await":    cmdAwait,
@@ -89,7 +100,10 @@ type demoProcess struct {
 type demoKey struct{}
 
 // A demoHolder holds the demo that a script runs, or nil.
-type demoHolder struct{ p *demoProcess }
+type demoHolder struct {
+	p     *demoProcess
+	files map[string]string // of directories, as they were
+}
 
 func (h *demoHolder) take() *demoProcess {
 	p := h.p
@@ -193,6 +207,58 @@ func cmdStopDemo(ts *testscript.TestScript, _ bool, args []string) {
 	if took := time.Since(begun); took > 5*time.Second {
 		ts.Fatalf("the demo took %v to stop, want at most 5 s", took)
 	}
+}
+
+func cmdKillDemo(ts *testscript.TestScript, _ bool, _ []string) {
+	p := holderOf(ts).take()
+	if p == nil {
+		ts.Fatalf("no demo runs")
+	}
+	ts.Check(p.cmd.Process.Kill())
+	<-p.copied
+	_ = p.cmd.Wait() // it says that it was killed
+}
+
+// cmdSame compares the files of a directory with what they were.
+func cmdSame(ts *testscript.TestScript, _ bool, args []string) {
+	var now strings.Builder
+	dir := ts.MkAbs(args[0])
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(&now, path, info.Mode(), info.Size(), info.ModTime())
+		if info.Mode().IsRegular() {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(&now, "%x\n", sha256.Sum256(b))
+		}
+		return nil
+	})
+	ts.Check(err)
+	holder := holderOf(ts)
+	before, noted := holder.files[dir]
+	if !noted {
+		holder.files[dir] = now.String()
+		return
+	}
+	if before != now.String() {
+		ts.Fatalf("%s has changed:\n%s\nit was:\n%s", args[0], now.String(), before)
+	}
+}
+
+func cmdFlip(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0])
+	b, err := os.ReadFile(path)
+	ts.Check(err)
+	b[len(b)/2] ^= 1
+	ts.Check(os.WriteFile(path, b, 0o600))
 }
 
 func cmdHTTP(ts *testscript.TestScript, _ bool, args []string) {

@@ -141,6 +141,7 @@ talks to one. Start with a whole cluster in one process:
 		inGroup(adminGroup, a.leaderCommand()),
 		inGroup(adminGroup, a.snapshotCommand()),
 		inGroup(adminGroup, a.nodeCommand()),
+		inGroup(adminGroup, a.inspectCommand()),
 		inGroup(helpGroup, a.versionCommand()),
 		exitCodesTopic(),
 	)
