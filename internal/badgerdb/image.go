@@ -80,14 +80,11 @@ func OpenImage(dir string, p Profile) (m *Image, found []Finding, err error) {
 // load reads all files of the directory, whatever is found.
 func (m *Image) load(dir string, o badger.Options) (*loading, error) {
 	l := &loading{image: m, options: o}
-	f, empty, err := scanFiles(dir)
+	f, _, err := scanFiles(dir) // files without content are there after each kill
 	if err != nil {
 		return l, err
 	}
 	l.files = f
-	for _, name := range empty {
-		l.note(name, "is empty: a start was interrupted; the next one removes it")
-	}
 	l.others()
 	l.loadWALs()
 	manifest, err := readManifest(f, o)
