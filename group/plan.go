@@ -83,7 +83,7 @@ const catchUpLag = 64
 // the members. It is a pure function of what is replicated and of p: whoever leads
 // goes on from wherever the last leader stopped.
 //
-//	replace lost members by learners ─▶ add learners, drop unwanted ones ─▶
+//	replace lost and damaged members by learners ─▶ add learners, drop unwanted ones ─▶
 //	wait until they have caught up ─▶ swap voters, all at once ─▶
 //	leave the joint configuration ─▶ done
 //
@@ -98,7 +98,7 @@ func Plan(
 		return pl.wait("no voters are wanted")
 	}
 	if pl.isLost(self) {
-		return pl.wait("the leader's own data directory has been replaced")
+		return pl.wait("the leader is damaged, or its own data directory has been replaced")
 	}
 	if d.IsJoint() {
 		return pl.leave()
@@ -123,10 +123,11 @@ func (pl planner) wait(format string, args ...any) Step {
 	return Step{Kind: StepWait, Why: fmt.Sprintf(format, args...)}
 }
 
-// isLost reports whether a member's directory is lost.
+// isLost reports whether a member is lost: with its directory, or because it is damaged.
+// It does nothing any more, and another one must take its place.
 func (pl planner) isLost(id raftyard.ReplicaID) bool {
 	m, ok := pl.d.Member(id)
-	return ok && pl.want.Stores[m.Node].Lost(m)
+	return ok && (pl.progress[id].Damaged || pl.want.Stores[m.Node].Lost(m))
 }
 
 // active reports whether the member has been heard of lately, and is not lost.

@@ -230,6 +230,7 @@ func TestPlan(t *testing.T) {
 
 		// Those that have not taken the leadership lately.
 		declined []raftyard.ReplicaID
+		damaged  []raftyard.ReplicaID
 
 		// Unless both are nil, directories are known: nodes that have had another one than
 		// now, and nodes whose directory is not known.
@@ -375,6 +376,27 @@ func TestPlan(t *testing.T) {
 			next: "1@1 voter, 2@2 voter, 4@3 learner in 3.2",
 		},
 		{
+			name: "replace a damaged voter", d: testDescriptor(Voter, Voter, Voter), self: 1,
+			want: Want{Voters: nodes(1, 2, 3)}, damaged: replicas(3), step: StepChange,
+			next: "1@1 voter, 2@2 voter, 4@3 learner",
+		},
+		{
+			name: "a damaged voter of two", d: testDescriptor(Voter, Voter), self: 1,
+			want: Want{Voters: nodes(1, 2)}, damaged: replicas(2), step: StepChange,
+			next: "1@1 voter, 3@2 learner", // if there were a majority to commit it
+		},
+		{
+			name: "a damaged learner", d: testDescriptor(Voter, Learner), self: 1,
+			want: Want{Voters: nodes(1), Learners: nodes(2)}, damaged: replicas(2),
+			step: StepChange, next: "1@1 voter, 3@2 learner",
+		},
+		{
+			name: "no damaged voter while another is down", self: 1,
+			d:    testDescriptor(Voter, Voter, Voter),
+			want: Want{Voters: nodes(1, 2, 3)}, damaged: replicas(3), silent: replicas(2),
+			step: StepWait, why: "only 1 of the 2 other voters",
+		},
+		{
 			name: "lost voters one after the other", self: 1,
 			d:    testDescriptor(Voter, Voter, Voter, Voter, Voter),
 			want: Want{Voters: nodes(1, 2, 3, 4, 5)}, lost: nodes(4, 5), step: StepChange,
@@ -466,9 +488,9 @@ func TestPlan(t *testing.T) {
 			for _, id := range tt.gone {
 				p[id] = Progress{Match: 10}
 			}
-			for _, id := range tt.declined {
-				q := p[id]
-				q.Declined = true
+			for id, q := range p {
+				q.Declined = slices.Contains(tt.declined, id)
+				q.Damaged = slices.Contains(tt.damaged, id)
 				p[id] = q
 			}
 			if tt.lost != nil || tt.unknown != nil {

@@ -43,6 +43,7 @@ func TestRandomSchedules(t *testing.T) {
 			"settle":   m.settle,
 			"lead":     m.lead,
 			"lead 2":   m.lead,
+			"":         m.checkWitnesses,
 		})
 		m.finish()
 	})

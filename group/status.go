@@ -74,6 +74,9 @@ type Progress struct {
 	// Declined: it was offered the leadership lately and has not taken it. Raft does not
 	// know; whoever makes the offers says so to [Plan].
 	Declined bool
+	// Damaged: its own node says that it has lost something, so that it must be replaced.
+	// Raft does not know that either.
+	Damaged bool
 }
 
 // Status returns the replica's status. It allocates: it is for people and for

@@ -38,6 +38,15 @@ func (r *Replica) Step(m *raftpb.Message) error {
 	if err := r.checkAddresses(m); err != nil {
 		return err
 	}
+	if err := r.dispatch(m); err != nil {
+		return err
+	}
+	r.remember(m)
+	return nil
+}
+
+// dispatch hands a message on by its type.
+func (r *Replica) dispatch(m *raftpb.Message) error {
 	switch m.GetType() {
 	case raftpb.MsgApp:
 		return r.stepAppend(m)
