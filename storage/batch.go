@@ -142,6 +142,15 @@ func (b *Batch) Destroy(g raftyard.GroupID, t Tombstone) {
 	b.add(op{kind: opDestroy, group: g, tombstone: t}, 4*recordCharge+int64(len(t.Data)))
 }
 
+// MarkDamaged notes that a live replica has lost something that it had acknowledged,
+// which the store itself does not see: somebody else knows better. From then on the
+// replica has a [Replica.Damage], no Log, and can only be destroyed. One that is damaged
+// already, as far as this store has seen, is so durably after it. Without a live replica
+// it is [ErrNotFound].
+func (b *Batch) MarkDamaged(g raftyard.GroupID, reason string) {
+	b.add(op{kind: opDamaged, group: g, damage: reason}, recordCharge+int64(len(reason)))
+}
+
 // MarkPurged notes in the group's tombstone that all else of the destroyed
 // replica is gone too.
 func (b *Batch) MarkPurged(g raftyard.GroupID) {

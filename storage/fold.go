@@ -47,6 +47,15 @@ func (f *found) guessIdentity(r *replica) {
 	r.info.ID, r.info.Incarnation = p.replica, p.incarnation
 }
 
+// metaOf returns the meta that was written for a damaged replica last, as far as can be
+// read. It may be an older one.
+func (f *found) metaOf(r *Replica) []byte {
+	if m := f.meta; m != nil && m.replica == r.ID && m.incarnation == r.Incarnation {
+		return m.value
+	}
+	return nil
+}
+
 // buildTombstone gives all that is left of the log to the garbage. What is wrong
 // with that does not matter any more, unless it is newer than the tombstone.
 func (f *found) buildTombstone(s *Store, r *replica) error {

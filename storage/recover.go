@@ -98,6 +98,7 @@ func (s *Store) take(f *found) {
 	if err != nil {
 		r.info.Damage = fmt.Errorf("%w: group %d: %w", ErrDamaged, f.group, err)
 		r.log = nil
+		r.info.Meta = f.metaOf(&r.info)
 		r.slots.free = r.slots.free[:0]
 		for _, number := range f.slots {
 			r.slots.free = append(r.slots.free, slot{number: number})

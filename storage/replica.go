@@ -16,14 +16,16 @@ type Replica struct {
 	// ID is the replica's id, or that of the destroyed replica if Tombstone is set.
 	ID raftyard.ReplicaID
 
-	// Meta is whatever the caller keeps with the replica. It must not be modified.
+	// Meta is whatever the caller keeps with the replica. It must not be modified. That of
+	// a damaged replica may be an older one, or missing.
 	Meta []byte
 
 	// Tombstone is set when the replica was destroyed.
 	Tombstone *Tombstone
 
 	// Damage is set, and wraps [ErrDamaged], when what was durable of this
-	// replica cannot be trusted. It has no Log; it can only be destroyed.
+	// replica cannot be trusted. It has no Log; it can only be destroyed. What the store
+	// has found itself it finds again at each start; see [Batch.MarkDamaged] for the rest.
 	Damage error
 }
 

@@ -118,14 +118,26 @@ func (st *stage) destroy(t Tombstone) {
 	st.exists, st.live, st.destroyed, st.created = true, false, true, false
 	st.damaged, st.shown = nil, true
 	st.info.Tombstone, st.info.Meta, st.info.Damage = &t, nil, nil
+	st.dropChanges()
+	st.terms = st.terms[:0]
+	st.metaSeq, st.snapshotSeq = 0, 0
+}
+
+// spoil makes st a damaged replica.
+func (st *stage) spoil(damage error) {
+	st.damaged, st.info.Damage, st.shown = damage, damage, true
+	st.dropChanges()
+}
+
+// dropChanges gives up what the batch has written of the log: there is none any more.
+func (st *stage) dropChanges() {
 	for _, c := range st.changes {
 		if c.ref.count > 0 {
 			st.orphans = append(append(st.orphans, c.ref.slot), c.parts...)
 		}
 	}
 	clear(st.changes)
-	st.terms, st.changes = st.terms[:0], st.changes[:0]
-	st.metaSeq, st.snapshotSeq = 0, 0
+	st.changes = st.changes[:0]
 }
 
 // usable reports why st takes no updates.

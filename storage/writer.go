@@ -96,15 +96,24 @@ func (w *writer) add(o *op) error {
 		w.replica(st, &replicaRecord{state: stateTombstone, tombstone: t})
 		return nil
 	case opDamaged:
-		st.damaged = fmt.Errorf("%w: %s", ErrDamaged, o.damage)
-		st.info.Damage, st.shown = st.damaged, true
-		w.replica(st, &replicaRecord{state: stateDamaged, damage: o.damage})
-		return nil
+		return w.damaged(st, o.damage)
 	case opForget:
 		return w.forget(st)
 	default:
 		return fmt.Errorf("%w: op %d", ErrInvalid, o.kind)
 	}
+}
+
+func (w *writer) damaged(st *stage, reason string) error {
+	if !st.live {
+		return fmt.Errorf("%w: group %d: nothing to be damaged", ErrNotFound, st.group)
+	}
+	if err := w.checkValue(st, "reason", len(reason)); err != nil {
+		return err
+	}
+	st.spoil(fmt.Errorf("%w: %s", ErrDamaged, reason))
+	w.replica(st, &replicaRecord{state: stateDamaged, damage: reason})
+	return nil
 }
 
 func (w *writer) destroy(st *stage, t Tombstone) error {
