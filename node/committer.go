@@ -17,6 +17,7 @@ type write struct {
 	replica   storage.Replica // writeCreate
 	update    storage.Update  // writeCreate, writeUpdate
 	tombstone storage.Tombstone
+	damage    string // writeDamaged
 
 	// saved is the replica that goes on when the write is durable; done, which
 	// must not block, is called otherwise. After a failure saved replicas never
@@ -34,6 +35,7 @@ const (
 	writePurged
 	writeForget
 	writeNothing // it is done when all before it is
+	writeDamaged
 )
 
 // A committer makes the writes of all workers durable. While one batch is being
@@ -209,5 +211,7 @@ func (w *write) addTo(b *storage.Batch) {
 	case writeForget:
 		b.Forget(w.group)
 	case writeNothing:
+	case writeDamaged:
+		b.MarkDamaged(w.group, w.damage)
 	}
 }

@@ -88,7 +88,8 @@ func (n *Node) accept(peer transport.Identity) error {
 	if n.noted.of(from.Node).is(from) || mutant.On(mutant.WipedVotes) {
 		return nil
 	}
-	if _, known := n.registry.Node(from.Node); !known || n.replica(raftyard.SystemGroup) == nil {
+	r := n.replica(raftyard.SystemGroup)
+	if _, known := n.registry.Node(from.Node); !known || r == nil || !r.serving() {
 		return nil // whoever is unknown is not noted, and nobody before there is a place for it
 	}
 	// What this node does about a message must not outlive its knowing of the start

@@ -31,7 +31,7 @@ func (h *handler) HandleEnvelopes(from transport.Identity, batch []transport.Env
 	for i := range batch {
 		env := &batch[i]
 		if env.Notice != nil {
-			h.notice(env)
+			h.notice(&from, env)
 			continue
 		}
 		h.message(&from, env)

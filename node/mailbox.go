@@ -52,6 +52,8 @@ type inbound struct {
 	from raftyard.NodeID
 	m    *raftpb.Message
 	told *vouched // instead of m
+
+	damaged raftyard.ReplicaID // instead of m: the member that says that it is
 }
 
 // vouched is an entry of which somebody says that it is committed.

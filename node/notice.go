@@ -30,6 +30,7 @@ func (n *Node) strangeMessage(env *transport.Envelope) {
 	case n.tellGone(env):
 	case same && st.Tombstone == nil && env.To.Replica < st.ID:
 		n.answerTooOld(env)
+	case n.answerDamaged(env):
 	default:
 		n.lifecycle.wanted(env)
 	}
@@ -127,7 +128,7 @@ func (n *Node) answer(env *transport.Envelope, kind transport.NoticeKind, d rema
 // It goes only on proof: at a later epoch than its own it is no member, and its id is
 // not to come any more. That its group is deleted only the registry can say, which is
 // read for that.
-func (n *Node) notice(env *transport.Envelope) {
+func (n *Node) notice(from *transport.Identity, env *transport.Envelope) {
 	r, told := n.replica(env.Group), env.Notice
 	if r == nil || !n.addressed(r, env) {
 		return
@@ -138,6 +139,11 @@ func (n *Node) notice(env *transport.Envelope) {
 		return
 	case transport.NoticeReplicaTooOld:
 		r.suspect.Store(true)
+		return
+	case transport.NoticeDamaged:
+		if !n.misplaced(r, from, env) {
+			n.deliver(inbound{r: r, damaged: env.From.Replica})
+		}
 		return
 	case transport.NoticeRemoved, transport.NoticeBehind:
 	}

@@ -29,7 +29,8 @@ const systemKind = "system"
 // one seed.
 func (n *Node) foundSystemGroup() error {
 	if st, ok := n.store.Replica(raftyard.SystemGroup); ok {
-		if want := n.systemIncarnation(); st.Incarnation != want {
+		unknown := st.Damage != nil && st.Incarnation.IsZero()
+		if want := n.systemIncarnation(); st.Incarnation != want && !unknown {
 			return fmt.Errorf("node: %w: the data directory belongs to a cluster that was founded "+
 				"with another list of nodes than %d; give the node the original list, and join "+
 				"further nodes through the API", ErrInvalid, n.foundingIDs())
@@ -110,8 +111,9 @@ func (n *Node) openReplicas(ctx context.Context) error {
 	}
 	n.resumePurges()
 	// Without a replica of the system group the node waits to be given one, or has been
-	// taken out of the cluster.
-	if r := n.replica(raftyard.SystemGroup); r != nil && r.fault() != nil {
+	// taken out of the cluster. One that is damaged the others replace, if there are any.
+	r := n.replica(raftyard.SystemGroup)
+	if r != nil && r.fault() != nil && (!n.isDamaged(r) || n.isOnlyVoter(r)) {
 		return fmt.Errorf("node: the replica of the system group cannot be opened: %w", r.fault())
 	}
 	return nil
@@ -220,16 +222,18 @@ func (n *Node) newSystemMachine(env group.Env) (group.StateMachine, error) {
 // load makes a replica ready to run: its record, its state machine at the right
 // index, and raft on top.
 func (n *Node) load(r *replica, st storage.Replica) error {
-	if st.Damage != nil {
-		return faulty(DamagedLog, st.Damage)
-	}
 	m, err := decodeMeta(st.Meta)
+	if err == nil {
+		r.meta = m // of a damaged replica it may be an older one
+	}
+	if st.Damage != nil {
+		err = st.Damage
+	}
+	if r.group == raftyard.SystemGroup {
+		n.noted.set(r.meta.notes())
+	}
 	if err != nil {
 		return faulty(DamagedLog, err)
-	}
-	r.meta = m
-	if r.group == raftyard.SystemGroup {
-		n.noted.set(m.notes())
 	}
 	if r.log = n.store.Log(r.group); r.log == nil {
 		return fmt.Errorf("group %d: %w: no log", r.group, ErrFaulty)

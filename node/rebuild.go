@@ -106,8 +106,7 @@ func (n *Node) rebuildLocal(ctx context.Context, g raftyard.GroupID) (ReplicaSta
 	case r == nil:
 		return ReplicaStatus{}, fmt.Errorf("group %d on node %d: %w", g, n.cfg.ID, ErrNoReplica)
 	case !r.serving():
-		return ReplicaStatus{}, fmt.Errorf("group %d: %w: the log cannot be trusted: take the "+
-			"node out of the group's members and in again", g, r.goneReason())
+		return n.replaceLocal(ctx, r)
 	case r.machine.isLogOnly():
 		return ReplicaStatus{}, fmt.Errorf("group %d: %w: %w", g, ErrInvalid, errLogOnly)
 	}

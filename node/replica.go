@@ -118,9 +118,10 @@ type view struct {
 type steering struct {
 	want     registry.Group // from the registry; zero ID: nothing known
 	known    bool
-	term     uint64 // in which want holds; of the system group alone
-	changing bool   // a membership change of ours is under way
-	unmet    bool   // the plan is not done
+	term     uint64                      // in which want holds; of the system group alone
+	changing bool                        // a membership change of ours is under way
+	unmet    bool                        // the plan is not done
+	damaged  map[raftyard.ReplicaID]bool // members that are, as they say themselves
 	why      string
 	transfer *transfer
 	offers   offers

@@ -45,7 +45,7 @@ func (w *worker) steer(r *replica) {
 	d := r.meta.State.Descriptor
 	want := group.Want{Voters: s.want.Voters, Learners: s.want.Learners}
 	if !s.holds(r) {
-		if !d.IsJoint() && len(r.placed.lost) == 0 {
+		if !d.IsJoint() && len(r.placed.lost)+len(s.damaged) == 0 {
 			s.unmet, s.why = false, ""
 			return
 		}
@@ -54,6 +54,7 @@ func (w *worker) steer(r *replica) {
 	want.Stores = w.node.known()
 	st := r.raft.Status()
 	s.offers.mark(st.Progress)
+	s.markDamaged(st.Progress)
 	step := group.Plan(d, want, st.Progress, r.id)
 	s.unmet, s.why = step.Kind != group.StepDone, step.Why
 	switch step.Kind {
@@ -116,6 +117,9 @@ func (n *Node) isClosing() bool {
 func (w *worker) leaderChanged(r *replica, lc group.LeaderChange) {
 	r.leader = lc
 	r.note("%v in term %d, leader replica %d", lc.Role, lc.Term, lc.Leader)
+	if lc.Role != group.Leader {
+		r.steering.damaged = nil
+	}
 	r.steering.offers.led(lc.Leader, r.id, w.node.cfg.ElectionTicks)
 	r.publish()
 	w.node.noteLeader(r)

@@ -188,7 +188,7 @@ func TestNoticesAreNoProof(t *testing.T) {
 		transport.NoticeGroupDeleted, transport.NoticeWrongIncarnation,
 		transport.NoticeReplicaTooOld,
 	} {
-		n.notice(&transport.Envelope{
+		n.notice(&transport.Identity{}, &transport.Envelope{
 			Group: 1, Incarnation: r.incarnation,
 			From:   transport.Endpoint{Node: 2, Replica: 9},
 			To:     transport.Endpoint{Node: 1, Replica: r.id},

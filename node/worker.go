@@ -194,12 +194,16 @@ func (w *worker) receive(in *inbound) {
 		}
 		return
 	}
+	if in.damaged != 0 {
+		w.guard(r, "replace a member", func() { w.memberDamaged(r, in.damaged) })
+		return
+	}
 	w.guard(r, "take a message", func() {
 		r.learn(raftyard.ReplicaID(in.m.GetFrom()), in.from)
 		err := r.raft.Step(in.m)
 		if errors.Is(err, group.ErrDamaged) {
 			// The leader counts on entries that this log has lost.
-			w.node.stopReplica(r, faulty(DamagedLog, err))
+			w.node.condemn(r, err, nil)
 			return
 		}
 		if err != nil {
@@ -207,6 +211,7 @@ func (w *worker) receive(in *inbound) {
 			return
 		}
 		w.heard(r, in.m)
+		delete(r.steering.damaged, raftyard.ReplicaID(in.m.GetFrom())) // it is back
 		if r.steering.unmet && in.m.GetType() == raftpb.MsgAppResp {
 			w.steer(r)
 		}

@@ -85,7 +85,7 @@ func reserved(id raftyard.ReplicaID) bool { return id == 0 || id >= math.MaxUint
 
 func checkNotice(n *Notice) Reason {
 	switch {
-	case n.Kind < NoticeRemoved || n.Kind > NoticeBehind:
+	case n.Kind < NoticeRemoved || n.Kind > NoticeDamaged:
 		return DropType
 	case (n.Index == 0) != (n.Term == 0) || n.Kind == NoticeBehind && n.Index == 0:
 		return DropContent

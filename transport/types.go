@@ -78,6 +78,10 @@ const (
 	// NoticeBehind: a membership change is committed that the receiver does not know
 	// to be; Index and Term say which entry made it.
 	NoticeBehind
+
+	// NoticeDamaged: the addressed replica has lost something that it had acknowledged,
+	// and takes no part in its group any more: another must take its place.
+	NoticeDamaged
 )
 
 // String returns the kind in words.
@@ -93,6 +97,8 @@ func (k NoticeKind) String() string {
 		return "wrong incarnation"
 	case NoticeBehind:
 		return "behind"
+	case NoticeDamaged:
+		return "damaged"
 	default:
 		return fmt.Sprintf("notice %d", uint8(k))
 	}
