@@ -75,6 +75,9 @@ func (s *Store) write(w *writer, n int) error {
 	s.garbage.visit(n, func(g groupID, slot uint32) {
 		w.remove(appendLogKey(nil, g, slot))
 	})
+	if err := s.inventory.forget(w.order); err != nil {
+		return fmt.Errorf("inventory of replicas: %w", err)
+	}
 	err := s.db.Commit(func(to kv.Writer) error {
 		for _, p := range w.pairs {
 			var err error
@@ -97,6 +100,9 @@ func (s *Store) write(w *writer, n int) error {
 		return err // the store is to be closed; nothing was written
 	case err != nil:
 		w.abandon()
+		return s.fail(err)
+	}
+	if err := s.inventory.created(w.order); err != nil {
 		return s.fail(err)
 	}
 	s.stats.commits.Add(1)
@@ -168,6 +174,7 @@ func (s *Store) apply(st *stage) {
 		return
 	}
 	st.slots.commit()
+	s.inventory.dirty[st.group] = true
 	r := st.rep
 	if st.destroyed || st.damaged != nil {
 		s.dropLog(r, st)

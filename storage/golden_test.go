@@ -33,6 +33,8 @@ func TestFormat(t *testing.T) {
 				return string(id.encode())
 			case "note":
 				return fmt.Sprintf("%x\n", encodeNote(id.Store, 0x0102030405))
+			case "inventory":
+				return dumpInventory(id)
 			case "store-record":
 				return fmt.Sprintf("%x = %x\n", identityKey, storeRecord(id))
 			case "record-limit":
@@ -56,6 +58,19 @@ func TestFormat(t *testing.T) {
 			return dumpChanges(t, s, seen)
 		})
 	})
+}
+
+// dumpInventory shows a frame of each kind.
+func dumpInventory(id Identity) string {
+	changes := []inventoryChange{
+		{group: 7, live: true, inventoryEntry: inventoryEntry{testIncarnation, 2, 300}},
+		{group: 400, live: true, inventoryEntry: inventoryEntry{testIncarnation, 1, 5}},
+	}
+	return fmt.Sprintf("store   %x\nlive    %x\ngone    %x\nnumbers %x\n",
+		appendStoreFrame(nil, id.Store, id.Boot),
+		appendList(nil, frameLive, changes, appendLive),
+		appendList(nil, frameGone, changes[1:], appendGone),
+		appendList(nil, frameNumbers, changes, appendNumber))
 }
 
 // fillBatch reads one line: create|update|destroy|purged group=N and what changes.

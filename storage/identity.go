@@ -191,8 +191,10 @@ func begin(o Options, files vfs.FS, id Identity) error {
 	if err := files.RemoveAll(filepath.Join(o.Dir, logName)); err != nil {
 		return err
 	}
-	if err := files.RemoveAll(filepath.Join(o.Dir, sequenceName)); err != nil {
-		return err
+	for _, name := range []string{sequenceName, inventoryName} {
+		if err := files.RemoveAll(filepath.Join(o.Dir, name)); err != nil {
+			return err
+		}
 	}
 	return id.save(files, o.Dir)
 }

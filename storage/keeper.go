@@ -82,7 +82,13 @@ func (k *keeper) keep() error {
 	if err := s.noteSequence(); err != nil {
 		return err
 	}
-	if k.rounds++; k.rounds >= trimRounds {
+	k.rounds++
+	if k.rounds%numbersRounds == 0 {
+		if err := s.noteNumbers(); err != nil {
+			return err
+		}
+	}
+	if k.rounds >= trimRounds {
 		k.rounds = 0
 		if err := s.giveBack(defaultSpaceLimits()); err != nil {
 			return err

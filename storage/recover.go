@@ -30,10 +30,11 @@ func (s *Store) recover() error {
 	}
 	newest := at.newest()
 	s.durable.Store(newest)
+	lost := s.checkInventory()
 	if noted := s.note.noted; noted > newest && !mutant.On(mutant.ClampTail) {
-		return s.lostTail(newest, noted)
+		return s.lostTail(newest, noted, lost)
 	}
-	return nil
+	return s.mark(lost, func() uint64 { return s.durable.Load() + 1 })
 }
 
 // recoverPair takes in one key and returns the number of its batch, or zero if its
@@ -114,7 +115,8 @@ func (s *Store) take(f *found) {
 // durable. Whose they were is not known, so every live replica is marked as
 // damaged, durably: the next start could not tell any more. The numbers go on
 // only after the last mark is written, so an interrupted marking starts again.
-func (s *Store) lostTail(newest, noted uint64) error {
+// Those that are known to be damaged have their own reasons.
+func (s *Store) lostTail(newest, noted uint64, known []damageMark) error {
 	text := fmt.Sprintf("the store has lost its newest batches: it ends with batch %d,"+
 		" batch %d was durable", newest, noted)
 	if !slices.ContainsFunc(s.Replicas(), func(r Replica) bool { return r.Tombstone == nil }) {
@@ -123,27 +125,42 @@ func (s *Store) lostTail(newest, noted uint64) error {
 		return fmt.Errorf("%w: %s, and has no replica left: replace the node", ErrDamaged, text)
 	}
 	s.opts.Logger.Error("all replicas are damaged", slog.String("error", text))
-	w := &s.writer
-	size := recordCharge + int64(len(text))
-	begin := func(batch uint64) { w.reset(s, batch, size*markBatch) }
-	begin(newest)
 	for _, r := range s.liveReplicas() { // a damaged one has no log
-		if err := w.add(&op{kind: opDamaged, group: r.info.Group, damage: text}); err != nil {
-			return err
-		}
-		if len(w.pairs) == markBatch {
-			if err := s.write(w, 0); err != nil {
-				return err
-			}
-			begin(newest)
-		}
+		known = append(known, damageMark{r.info.Group, text})
 	}
-	if err := s.write(w, 0); err != nil {
+	if err := s.mark(known, func() uint64 { return newest }); err != nil {
 		return err
 	}
-	begin(noted + 1)
-	w.sequence(0)
-	return s.write(w, 0)
+	s.writer.reset(s, noted+1, recordCharge)
+	s.writer.sequence(0)
+	return s.write(&s.writer, 0)
+}
+
+// damageMark says that a replica is damaged, and how.
+type damageMark struct {
+	group groupID
+	text  string
+}
+
+// mark marks replicas as damaged, in batches of the numbers given.
+func (s *Store) mark(marks []damageMark, number func() uint64) error {
+	w := &s.writer
+	for some := range slices.Chunk(marks, markBatch) {
+		size := int64(0)
+		for _, m := range some {
+			size += recordCharge + int64(len(m.text))
+		}
+		w.reset(s, number(), size)
+		for _, m := range some {
+			if err := w.add(&op{kind: opDamaged, group: m.group, damage: m.text}); err != nil {
+				return err
+			}
+		}
+		if err := s.write(w, 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // markBatch is how many replicas are marked as damaged at once; it is small

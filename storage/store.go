@@ -27,11 +27,12 @@ type Store struct {
 	limits      Limits
 	recordLimit int64
 
-	lock   io.Closer
-	db     kv.DB
-	note   *sequenceNote
-	keeper *keeper
-	stats  stats
+	lock      io.Closer
+	db        kv.DB
+	note      *sequenceNote
+	inventory *inventory
+	keeper    *keeper
+	stats     stats
 
 	durable atomic.Uint64 // number of the newest durable batch
 
@@ -96,6 +97,9 @@ func (s *Store) open() error {
 	if s.note, err = openSequenceNote(files, s.path(sequenceName), s.identity); err != nil {
 		return err
 	}
+	if err = s.openInventory(); err != nil {
+		return err
+	}
 	s.db, err = s.backing.OpenDB(badgerdb.Options{
 		Dir:          s.path(logName),
 		MemTableSize: s.opts.MemTableSize,
@@ -119,6 +123,9 @@ func (s *Store) open() error {
 		return err
 	}
 	if err := s.recover(); err != nil {
+		return err
+	}
+	if err := s.inventory.begin(s.replicas); err != nil {
 		return err
 	}
 	if s.identity.Boot == 0 {
@@ -231,7 +238,7 @@ func (s *Store) Close() error {
 	s.keeper.stop()
 	var err error
 	if failed == nil {
-		err = s.noteSequence()
+		err = errors.Join(s.noteSequence(), s.noteNumbers())
 	}
 	return errors.Join(err, s.release())
 }
@@ -245,5 +252,6 @@ func (s *Store) release() error {
 	if s.note != nil {
 		errs = append(errs, s.note.close())
 	}
+	errs = append(errs, s.inventory.close())
 	return errors.Join(append(errs, s.lock.Close())...)
 }

@@ -1,0 +1,369 @@
+package storage
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/google/uuid"
+
+	"github.com/raftyard/raftyard/internal/mutant"
+	"github.com/raftyard/raftyard/internal/vfs"
+)
+
+// inventory is a file that remembers, outside of Badger, which live replicas the store
+// has, and for each the number of a record that was durable. When Badger comes back
+// without one of them, or without the newest record of one, it has lost something in its
+// midst, which neither Badger nor the sequence note tells.
+//
+// A replica that is created is in the file before anybody is told that it is there. The
+// rest is written now and then: the file may be behind what is durable, and never ahead.
+// It is a witness and nothing else, so one that is missing or unreadable is made anew
+// from what the store has.
+type inventory struct {
+	files vfs.FS
+	path  string
+	store uuid.UUID
+	boot  uint64
+	until func(func() bool) // as in Backing
+
+	dirty map[groupID]bool // what has changed and is not written; the committer's
+
+	mu      sync.Mutex // held while the file is written; makes its holder the owner of the rest
+	file    vfs.File   // nil: not open
+	at      int64      // where the next frame goes
+	entries map[groupID]inventoryEntry
+	behind  bool   // the file has not got all of the entries
+	forgot  uint64 // counts the times that groups were forgotten, whose numbers begin again
+}
+
+const (
+	inventoryName = "inventory"
+
+	// numbersRounds is how many rounds of the keeper pass from one writing of what has
+	// changed to the next: a second.
+	numbersRounds = 10
+
+	// inventorySlack is how many bytes the file may have beyond twice what it needs.
+	inventorySlack = 128 << 10
+)
+
+// lock makes the caller the owner of the file.
+func (v *inventory) lock() {
+	if v.until != nil {
+		v.until(func() bool {
+			free := v.mu.TryLock()
+			if free {
+				v.mu.Unlock()
+			}
+			return free
+		})
+	}
+	v.mu.Lock()
+}
+
+// openInventory reads the inventory of the store, which is not recovered yet. It may not be
+// there, or be of no use: then the entries are nil.
+func (s *Store) openInventory() error {
+	id := s.identity
+	s.inventory = &inventory{
+		files: s.backing.Files, path: s.path(inventoryName), store: id.Store, boot: id.Boot + 1,
+		until: s.backing.Until, dirty: make(map[groupID]bool),
+	}
+	b, err := s.backing.Files.ReadFile(s.inventory.path)
+	if errors.Is(err, fs.ErrNotExist) || id.Boot == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	in := decodeInventory(b)
+	switch {
+	case in.store != id.Store && in.store != uuid.Nil:
+		return fmt.Errorf("%w: %s belongs to store %s, not to %s: directories were mixed up",
+			ErrDamaged, s.inventory.path, in.store, id.Store)
+	case in.boot < id.Boot:
+		// It cannot be read, or a start of the store in between did not know of it.
+		s.opts.Logger.Warn("the inventory of replicas cannot be used, and is made anew",
+			slog.Int("bytes", len(b)), slog.Int("readable", in.size))
+		return nil
+	}
+	s.inventory.entries = in.entries
+	return nil
+}
+
+// checkInventory compares what was recovered with the inventory. Who has less than it says
+// is damaged; it returns those that are to be marked, so that it is known without the
+// inventory as well.
+func (s *Store) checkInventory() (lost []damageMark) {
+	if mutant.On(mutant.ClampTail) {
+		return nil
+	}
+	for _, g := range slices.Sorted(maps.Keys(s.inventory.entries)) {
+		e, r := s.inventory.entries[g], s.replicas[g]
+		if r == nil {
+			r = &replica{info: Replica{Group: g}}
+			s.replicas[g] = r
+		}
+		if r.info.ID == 0 { // nothing of it could be read
+			r.info.ID, r.info.Incarnation = e.id, e.incarnation
+		}
+		if r.seq >= e.seq {
+			continue
+		}
+		text := fmt.Sprintf("record %d of replica %d was durable, and the newest that is there "+
+			"is %d", e.seq, e.id, r.seq)
+		// What comes next must be newer than all that was lost.
+		r.seq = e.seq
+		if r.info.Damage != nil {
+			continue // it is known to be damaged already
+		}
+		s.spoilReplica(r, e, fmt.Errorf("%w: group %d: %s", ErrDamaged, g, text))
+		lost = append(lost, damageMark{g, text})
+	}
+	return lost
+}
+
+// spoilReplica makes a replica, or a tombstone that is too old, one that is damaged.
+func (s *Store) spoilReplica(r *replica, e inventoryEntry, damage error) {
+	if r.info.ID != e.id || r.info.Incarnation != e.incarnation || r.info.Tombstone != nil {
+		r.info = Replica{Group: r.info.Group, ID: e.id, Incarnation: e.incarnation}
+	}
+	if r.log != nil {
+		r.slots.freed(r.log.drop(&s.cache, damage))
+		r.log = nil
+	}
+	r.info.Damage = damage
+	s.opts.Logger.Error("replica is damaged", slog.Uint64("group", uint64(r.info.Group)),
+		slog.Any("error", damage))
+}
+
+// begin writes the file anew, with what the store has, as of this start.
+func (v *inventory) begin(replicas map[groupID]*replica) error {
+	v.entries = make(map[groupID]inventoryEntry, len(replicas))
+	for g, r := range replicas {
+		if r.live() && r.info.ID != 0 {
+			v.entries[g] = inventoryEntry{r.info.Incarnation, r.info.ID, r.seq}
+		}
+	}
+	v.lock()
+	defer v.mu.Unlock()
+	return v.rewrite()
+}
+
+// rewrite replaces the file by a new one. The owner calls it.
+func (v *inventory) rewrite() (err error) {
+	temp := v.path + ".new"
+	b := encodeInventory(v.store, v.boot, v.entries)
+	f, err := v.files.Create(temp)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	if _, err = f.WriteAt(b, 0); err != nil {
+		return err
+	}
+	if err = f.Sync(); err != nil {
+		return err
+	}
+	if err = v.files.Rename(temp, v.path); err != nil {
+		return err
+	}
+	if err = v.files.SyncDir(filepath.Dir(v.path)); err != nil {
+		return err
+	}
+	old := v.file
+	v.file, v.at, v.behind = f, int64(len(b)), false
+	if old != nil {
+		return old.Close()
+	}
+	return nil
+}
+
+// add appends a frame or several and syncs them. The owner calls it. After an error it
+// can be called again: nothing is taken for written that is not.
+func (v *inventory) add(frames []byte) error {
+	if _, err := v.file.WriteAt(frames, v.at); err != nil {
+		return err
+	}
+	if err := v.file.Sync(); err != nil {
+		return err
+	}
+	v.at += int64(len(frames))
+	return nil
+}
+
+// take makes changes part of the entries.
+func (v *inventory) take(changes []inventoryChange) {
+	for i := range changes {
+		if c := &changes[i]; c.live {
+			v.entries[c.group] = c.inventoryEntry
+		} else {
+			delete(v.entries, c.group)
+		}
+	}
+}
+
+// created notes the replicas that a batch has created, before anybody hears of them. The
+// committer calls it when the batch is durable.
+func (v *inventory) created(order []*stage) error {
+	var live []inventoryChange
+	for _, st := range order {
+		if st.created && st.live {
+			live = append(live, inventoryChange{st.group, true, inventoryEntry{
+				st.info.Incarnation, st.info.ID, st.seq,
+			}})
+		}
+	}
+	if len(live) == 0 {
+		return nil
+	}
+	v.lock()
+	defer v.mu.Unlock()
+	if err := v.add(appendList(nil, frameLive, live, appendLive)); err != nil {
+		return err
+	}
+	v.take(live)
+	return nil
+}
+
+// forget removes groups of which nothing will be left when the batch is durable: their
+// numbers begin again. The file is written anew, so that no torn end can bring them back.
+func (v *inventory) forget(order []*stage) error {
+	if !slices.ContainsFunc(order, func(st *stage) bool { return st.forgotten }) {
+		return nil
+	}
+	var gone []inventoryChange
+	v.lock()
+	defer v.mu.Unlock()
+	for _, st := range order {
+		if _, there := v.entries[st.group]; there && st.forgotten {
+			gone = append(gone, inventoryChange{group: st.group})
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	v.forgot++
+	v.take(gone)
+	v.behind = true
+	return v.rewrite()
+}
+
+// changed returns what has changed since the last time. The committer calls it.
+func (v *inventory) changed(s *Store) []inventoryChange {
+	changes := make([]inventoryChange, 0, len(v.dirty))
+	for g := range v.dirty {
+		c := inventoryChange{group: g}
+		if r := s.replicas[g]; r != nil && r.live() {
+			c.live = true
+			c.inventoryEntry = inventoryEntry{r.info.Incarnation, r.info.ID, r.seq}
+		}
+		changes = append(changes, c)
+	}
+	clear(v.dirty)
+	slices.SortFunc(changes, func(a, b inventoryChange) int {
+		return cmp.Compare(a.group, b.group)
+	})
+	return changes
+}
+
+// put takes changes back that could not be written. The committer calls it.
+func (v *inventory) put(changes []inventoryChange) {
+	for i := range changes {
+		v.dirty[changes[i].group] = true
+	}
+}
+
+// noteNumbers writes down what has changed. It is called by the keeper, and by Close after
+// the keeper has stopped.
+func (s *Store) noteNumbers() error {
+	v := s.inventory
+	s.lockCommits()
+	changes := v.changed(s)
+	forgot := v.forgot
+	s.commitMu.Unlock()
+	if len(changes) == 0 {
+		return nil
+	}
+	err := v.note(changes, forgot)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errForgot), errors.Is(err, syscall.ENOSPC):
+		// The file stays behind for a moment, or as long as the disk is full, and does no
+		// harm.
+		s.lockCommits()
+		defer s.commitMu.Unlock()
+		v.put(changes)
+		return nil
+	default:
+		return s.fail(err)
+	}
+}
+
+// errForgot: groups were forgotten since changes were gathered.
+var errForgot = errors.New("groups were forgotten meanwhile")
+
+// note appends changes, and writes the file anew when it has become too long. If groups
+// were forgotten since the changes were gathered, these may be of groups whose numbers have
+// begun again, and are not taken.
+func (v *inventory) note(changes []inventoryChange, forgot uint64) error {
+	v.lock()
+	defer v.mu.Unlock()
+	if v.forgot != forgot {
+		return errForgot
+	}
+	var live, gone, numbers []inventoryChange
+	for i := range changes {
+		c := changes[i]
+		e, there := v.entries[c.group]
+		switch {
+		case !c.live && there:
+			gone = append(gone, c)
+		case !c.live:
+		case there && e.id == c.id && e.incarnation == c.incarnation:
+			if c.seq > e.seq {
+				numbers = append(numbers, c)
+			}
+		default:
+			live = append(live, c)
+		}
+	}
+	b := appendList(nil, frameLive, live, appendLive)
+	b = appendList(b, frameGone, gone, appendGone)
+	b = appendList(b, frameNumbers, numbers, appendNumber)
+	if len(b) == 0 && !v.behind {
+		return nil
+	}
+	v.take(slices.Concat(live, gone, numbers))
+	tooLong := v.at+int64(len(b)) > 2*inventoryCharge*int64(len(v.entries))+inventorySlack
+	if tooLong || v.behind {
+		v.behind = true
+		return v.rewrite()
+	}
+	err := v.add(b)
+	v.behind = err != nil
+	return err
+}
+
+// inventoryCharge is about what an entry takes in the file.
+const inventoryCharge = 30
+
+func (v *inventory) close() error {
+	if v == nil || v.file == nil {
+		return nil
+	}
+	return v.file.Close()
+}
