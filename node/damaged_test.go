@@ -135,7 +135,7 @@ func TestOnlyNodeDoesNotStart(t *testing.T) {
 	}
 	b := s.NewBatch()
 	b.MarkDamaged(raftyard.SystemGroup, "somebody knows better")
-	if err := errors.Join(b.Commit(), s.Close()); err != nil {
+	if err = errors.Join(b.Commit(), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	n, err := Open(t.Context(), c.config(1, nil))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,6 +101,13 @@ func (w *World) measure() {
 	}
 }
 
+// uses reports whether a directory is that of a replica which the node has.
+func (h *host) uses(dir string) bool {
+	return slices.ContainsFunc(h.seen.Replicas, func(r world.Replica) bool {
+		return dir == fmt.Sprintf("%d-%s-%d", r.Group, r.Incarnation.String()[:8], r.ID)
+	})
+}
+
 // measureFiles counts the directories of replicas, and the snapshots in each.
 func (w *World) measureFiles(h *host) {
 	const root = "/data/replicas"
@@ -114,8 +122,8 @@ func (w *World) measureFiles(h *host) {
 			int64(len(dirs)), int64(len(h.seen.Replicas)))
 	}
 	for _, dir := range dirs {
-		if strings.HasSuffix(dir, ".left") {
-			continue // a note of what is still to be deleted
+		if strings.HasSuffix(dir, ".left") || h.lacks && !h.uses(dir) {
+			continue // a note of what is still to be deleted, or that itself
 		}
 		names, err := files.ReadDir(path.Join(root, dir))
 		if err != nil {

@@ -67,10 +67,11 @@ type host struct {
 
 	lacks bool // it does not know the kinds in this start
 
-	lost  bool   // its disk was lost, and it was not taken in again since
-	wiped bool   // it came back with an empty one, or shall
-	stale bool   // it runs an older copy
-	boots uint64 // of what is on its disk
+	lost   bool   // its disk was lost, and it was not taken in again since
+	wiped  bool   // it came back with an empty one, or shall
+	rotten bool   // it came back without the end of what was on it
+	stale  bool   // it runs an older copy
+	boots  uint64 // of what is on its disk
 
 	ahead time.Duration // of the right time is its clock
 }
@@ -223,6 +224,9 @@ func (h *host) started(n *node.Node, err error) {
 		h.log("does not start:", err.Error())
 		if !h.broken && !h.isGone() && !h.stale {
 			h.w.fail("always starts", fmt.Errorf("node %d: %w", h.id, err))
+		}
+		if h.rotten && errors.Is(err, storage.ErrDamaged) {
+			h.rotten = false // nobody is left there to bear the mark
 		}
 		if h.isGone() {
 			h.wanted = false // somebody has to look at it

@@ -7,6 +7,7 @@ import (
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/simdisk"
+	"github.com/raftyard/raftyard/internal/world"
 	"github.com/raftyard/raftyard/test/sim/internal/check"
 )
 
@@ -36,6 +37,7 @@ func (h *host) wipe() {
 
 // isBack notices when a node whose disk was lost is taken in again: when it is ready, and
 // has a replica of the system group, which is not the one that a founder makes by itself.
+// One that has lost a part only must have made up for all its replicas.
 func (h *host) isBack() bool {
 	r, ok := h.replica(raftyard.SystemGroup)
 	switch {
@@ -43,8 +45,12 @@ func (h *host) isBack() bool {
 		return true
 	case h.stale || !ok || !r.Serving || h.unready():
 		return false
+	case h.rotten && slices.ContainsFunc(h.seen.Replicas, func(r world.Replica) bool {
+		return !r.Serving
+	}):
+		return false
 	}
-	h.lost = false
+	h.lost, h.rotten = false, false
 	h.w.counts.Returned++
 	h.log("is taken in again", "")
 	return true
@@ -52,7 +58,7 @@ func (h *host) isBack() bool {
 
 // isGone reports whether the node has lost its disk and does not come back by itself:
 // somebody would have to look at it, and all must do without it.
-func (h *host) isGone() bool { return h.lost && !h.wiped && !h.stale }
+func (h *host) isGone() bool { return h.lost && !h.wiped && !h.rotten && !h.stale }
 
 // rot takes the newest commits from a disk: more than since the store has noted how
 // far it is, or nobody could tell.
@@ -64,6 +70,8 @@ func rot(w *World, f *Fault) {
 	w.spend(f, telling, func(h *host) {
 		w.counts.Rots++
 		h.log("loses the end of its log", "")
+		h.rotten = true
+		w.every(50*time.Millisecond, h.isBack)
 		h.crash(func(d *simdisk.Disk) { d.LoseTail(rotten) }, check.LostSome)
 	})
 }

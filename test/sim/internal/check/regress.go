@@ -10,7 +10,7 @@ func (c *Checker) reopen(n *nodeState, s *replicaState, r *Replica) {
 	}
 	why := s.unkept()
 	switch {
-	case why == "" || s.excused:
+	case why == "" || s.excused || s.lost && !r.Serving:
 	case n.loss == LostNothing:
 		c.fail(NoRegress, "%v has broken a promise: %s", s, why)
 	case r.Serving:
