@@ -97,9 +97,9 @@ func (n *Node) dispensable(r *replica) error {
 			}
 		}
 		if total > 0 && others <= total/2 {
-			return fmt.Errorf("%w: group %d: %d of its %d voters are connected and others than the "+
-				"one at node %d, which cannot be rebuilt without a majority",
-				ErrUnhealthy, r.group, others, total, n.cfg.ID)
+			return fmt.Errorf("%w: group %d: without the one at node %d only %d of its %d voters "+
+				"are connected, too few to replace it", ErrUnhealthy, r.group, n.cfg.ID,
+				others, total)
 		}
 	}
 	return nil
@@ -126,8 +126,8 @@ func (n *Node) isDamaged(r *replica) bool {
 	return quarantineOf(err).Reason.damaged() || ok && st.ID == r.id && st.Damage != nil
 }
 
-// isOnlyVoter reports whether nobody else votes in the replica's group, as far as it knows: what
-// it has lost is nowhere.
+// isOnlyVoter reports whether nobody else votes in the replica's group, as far as it
+// knows: what it has lost is nowhere.
 func (n *Node) isOnlyVoter(r *replica) bool {
 	d := r.view.Load().State.Descriptor
 	if len(d.Members) == 0 { // as nobody knows here

@@ -157,7 +157,8 @@ func TestStoppedReplicaIsReplaced(t *testing.T) {
 	at := c.leader(1)
 	other := at%3 + 1
 	old := c.ids(at)[1]
-	c.nodes[at].stopReplica(c.nodes[at].replica(1), faulty(RaftPanicked, errors.New("out of joint")))
+	fault := faulty(RaftPanicked, errors.New("out of joint"))
+	c.nodes[at].stopReplica(c.nodes[at].replica(1), fault)
 	c.add(other, 1, "b")
 	st, err := c.nodes[other].RebuildReplica(t.Context(), 1, at)
 	if err != nil || st.Replica <= old {

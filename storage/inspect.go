@@ -228,6 +228,7 @@ func (i *Inspection) recover() error {
 	if f.any {
 		i.store.take(f)
 	}
+	i.checkInventory()
 	i.Newest = at.newest()
 	if i.Noted > i.Newest {
 		i.Findings = append(i.Findings, Finding{
@@ -348,7 +349,10 @@ func (i *Inspection) Entries(
 
 // Files returns the names in the data directory that the store owns.
 func Files() []string {
-	return []string{lockName, identityName, identityName + tempSuffix, sequenceName, logName}
+	return []string{
+		lockName, identityName, identityName + tempSuffix, sequenceName,
+		inventoryName, inventoryName + tempSuffix, logName,
+	}
 }
 
 // Close ends the inspection. Logs must not be read any more.

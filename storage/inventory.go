@@ -85,12 +85,11 @@ func (s *Store) openInventory() error {
 		return err
 	}
 	in := decodeInventory(b)
-	switch {
-	case in.store != id.Store && in.store != uuid.Nil:
+	if in.isForeign(id) {
 		return fmt.Errorf("%w: %s belongs to store %s, not to %s: directories were mixed up",
 			ErrDamaged, s.inventory.path, in.store, id.Store)
-	case in.boot < id.Boot:
-		// It cannot be read, or a start of the store in between did not know of it.
+	}
+	if !in.isUsable(id) {
 		s.opts.Logger.Warn("the inventory of replicas cannot be used, and is made anew",
 			slog.Int("bytes", len(b)), slog.Int("readable", in.size))
 		return nil
@@ -160,7 +159,7 @@ func (v *inventory) begin(replicas map[groupID]*replica) error {
 
 // rewrite replaces the file by a new one. The owner calls it.
 func (v *inventory) rewrite() (err error) {
-	temp := v.path + ".new"
+	temp := v.path + tempSuffix
 	b := encodeInventory(v.store, v.boot, v.entries)
 	f, err := v.files.Create(temp)
 	if err != nil {

@@ -115,6 +115,17 @@ func decodeInventory(b []byte) readInventory {
 	}
 }
 
+// isForeign reports whether the file is another store's.
+func (in *readInventory) isForeign(id Identity) bool {
+	return in.store != id.Store && in.store != uuid.Nil
+}
+
+// isUsable reports whether the file can be believed: it can be read, and every start of the
+// store has known of it.
+func (in *readInventory) isUsable(id Identity) bool {
+	return in.store == id.Store && in.boot >= id.Boot
+}
+
 func cutFrame(b []byte) (frame []byte, ok bool) {
 	if len(b) < frameFront {
 		return nil, false

@@ -390,3 +390,33 @@ func FuzzInventory(f *testing.F) {
 		}
 	})
 }
+
+// TestInspectionOfAHiddenGroup: who only looks sees the same, and that a file which is
+// missing matters to nobody.
+func TestInspectionOfAHiddenGroup(t *testing.T) {
+	o := writeVictim(t)
+	editLog(t, o, wipeGroup(1))
+	look := func() []Finding {
+		t.Helper()
+		i, err := Inspect(o.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = i.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return i.Findings
+	}
+	found := look()
+	if len(found) != 1 || found[0].Scope != ScopeReplica || found[0].Group != 1 ||
+		!strings.Contains(found[0].What, "was durable") {
+		t.Errorf("found %+v, want that group 1 has lost something", found)
+	}
+	if err := os.Remove(filepath.Join(o.Dir, inventoryName)); err != nil {
+		t.Fatal(err)
+	}
+	found = look()
+	if len(found) != 1 || found[0].Scope != ScopeNothing || found[0].Path != inventoryName {
+		t.Errorf("found %+v, want that the inventory is missing", found)
+	}
+}
