@@ -40,6 +40,13 @@ type Config struct {
 	// the replica's Status tells where it begins.
 	Applied uint64
 
+	// SkipAt is the greatest one that a Save of this replica has had: the last index at
+	// which the log may have another entry skipped.
+	SkipAt uint64
+
+	// Skips are those that an Apply has had as Skipped, as long as their At is in the log.
+	Skips []Skip
+
 	// Boot tells this start of the replica from its earlier ones, so that the
 	// answer to a read of an earlier life is not taken for one of this. Zero: a
 	// random number.

@@ -62,10 +62,12 @@ type member struct {
 	r    *Replica // nil while it is down
 
 	// What survives a crash.
-	store raftyard.StoreID
-	log   *raft.MemoryStorage
-	state State
-	list  list
+	store  raftyard.StoreID
+	log    *raft.MemoryStorage
+	state  State
+	list   list
+	skipAt uint64
+	skips  []Skip
 
 	taken *Output // by Ready, not carried out yet
 }
@@ -139,6 +141,7 @@ func (e *env) tryStart(m *member) error {
 		Group: 7, Incarnation: testIncarnation, Node: m.node, Replica: m.id, Store: m.store,
 		Storage: m.log, State: m.state, Applied: m.list.applied, Boot: e.boots,
 		ElectionTicks: 5, HeartbeatTicks: 1, Limits: e.limits,
+		SkipAt: m.skipAt, Skips: m.skips,
 	})
 	if err != nil {
 		return err
@@ -200,6 +203,7 @@ func (e *env) finish(m *member) {
 }
 
 func (e *env) save(m *member, s *Save) {
+	m.skipAt = max(m.skipAt, s.SkipAt)
 	if s.Reset {
 		e.must(m.log.ApplySnapshot(s.Snapshot))
 	}
@@ -216,6 +220,7 @@ func (e *env) apply(m *member, a *Apply) {
 	if a.First != m.list.applied+1 {
 		e.t.Fatalf("replica %d: apply of %d..%d after %d", m.id, a.First, a.Last, m.list.applied)
 	}
+	m.skips = append(m.skips, a.Skipped...)
 	for i, c := range a.Commands {
 		m.list.items = append(m.list.items, string(c.Data))
 		if e.answered != nil {
@@ -415,6 +420,10 @@ func describeEntry(e *raftpb.Entry) string {
 			return err.Error()
 		}
 		return fmt.Sprintf("%d/%d change to epoch %d", e.GetTerm(), e.GetIndex(), l.next.Epoch)
+	}
+	if isSkip(e) {
+		s, err := decodeSkip(e)
+		return fmt.Sprintf("%d/%d skip of %d %v", e.GetTerm(), e.GetIndex(), s.Index, err)
 	}
 	commands, err := DecodeEntry(e)
 	if err != nil {

@@ -20,6 +20,10 @@ var (
 	// decided, and it holds something else. The command will never be applied.
 	ErrDropped = errors.New("group: dropped by a leader change")
 
+	// ErrSkipped: the group has skipped the entry that carried the command. It certainly
+	// has no effect.
+	ErrSkipped = errors.New("group: skipped")
+
 	// ErrUnknown: the command may or may not be applied, now or later.
 	ErrUnknown = errors.New("group: outcome unknown")
 
@@ -88,6 +92,7 @@ func NotApplied(err error) bool {
 	for _, target := range []error{
 		ErrOverloaded, ErrTooLarge, ErrDropped, ErrChangeInProgress, ErrEpochMismatch,
 		ErrInvalidChange, ErrInvalid, ErrTransfer, ErrUninitialised, ErrRemoved, ErrStopped,
+		ErrSkipped,
 	} {
 		if errors.Is(err, target) {
 			return true

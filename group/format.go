@@ -19,6 +19,8 @@ const (
 	manifestVersion   byte = 1
 	changeVersion     byte = 1
 	batchVersion      byte = 1
+	// skipVersion begins entries that are not batches, so it is told from those.
+	skipVersion byte = 0x81
 )
 
 // A State is a group's descriptor together with the log index that it comes from:
@@ -112,8 +114,6 @@ func DecodeDescriptor(b []byte) (Descriptor, error) {
 }
 
 // checkVersion reads the version byte of a format.
-//
-//nolint:unparam // the formats are versioned one by one; these are at 1 so far
 func checkVersion(r *wire.Reader, want byte) {
 	if got := r.Byte(); got != want && r.Err() == nil {
 		r.Fail("format version %d, want %d", got, want)
@@ -252,7 +252,7 @@ func appendCommand(b []byte, id CommandID, data []byte) []byte {
 func commandSize(n int) int { return len(CommandID{}) + wire.SizeBytes(n) }
 
 // DecodeEntry returns the commands that a log entry carries, which is none for the
-// empty entry of a new leader and for a membership change. The commands' Data are
+// empty entry of a new leader, for a membership change and for a skip. The commands' Data are
 // parts of e.Data, not copies.
 func DecodeEntry(e *raftpb.Entry) ([]Command, error) {
 	return appendCommands(nil, e)
@@ -260,7 +260,7 @@ func DecodeEntry(e *raftpb.Entry) ([]Command, error) {
 
 // appendCommands appends e's commands to dst.
 func appendCommands(dst []Command, e *raftpb.Entry) ([]Command, error) {
-	if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
+	if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 || isSkip(e) {
 		return dst, nil
 	}
 	r := wire.NewReader(e.GetData())

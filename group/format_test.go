@@ -32,6 +32,7 @@ func formats() map[string][]byte {
 		"manifest":   Manifest{State: s, ID: CommandID{7}, Size: 4096}.Encode(),
 		"change":     encodeChange(1, d),
 		"batch":      batch,
+		"skip":       encodeSkip(1000, 3),
 	}
 }
 
@@ -145,6 +146,10 @@ func decoders() map[string]func([]byte) error {
 		"change":     func(b []byte) error { _, _, err := decodeChange(b); return err },
 		"batch": func(b []byte) error {
 			_, err := DecodeEntry(&raftpb.Entry{Data: b})
+			return err
+		},
+		"skip": func(b []byte) error {
+			_, err := decodeSkip(&raftpb.Entry{Index: new(uint64(2000)), Data: b})
 			return err
 		},
 	}

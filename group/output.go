@@ -74,6 +74,10 @@ type Save struct {
 
 	// State is the group's new state, or nil when it has not changed.
 	State *State
+
+	// SkipAt is the last index in Entries at which another entry is skipped, or zero. The
+	// greatest one must be durable no later than the entries; see [Config].SkipAt.
+	SkipAt uint64
 }
 
 // An Apply is a run of committed entries.
@@ -88,6 +92,16 @@ type Apply struct {
 	// it, or nil.
 	Commands []Command
 	Tokens   []any
+
+	// Skipped are the entries of the run that are skipped. It must be durable that they
+	// are, before the state machine goes past them; see [Config].Skips.
+	Skipped []Skip
+	// Decided are the entries of the run that have others skipped. A state machine that
+	// has applied one of those is not what the group has decided.
+	Decided []Skip
+	// Stop, if it is not nil, is an entry of the run at which the state machine has to
+	// stop. There are no commands from there on.
+	Stop *Stop
 
 	// State is the group's state as of Last, except that after a restart it may
 	// be ahead: State.Index is greater than Last then.

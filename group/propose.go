@@ -18,6 +18,17 @@ type Proposal struct {
 	// Token finds the proposer again: it comes back in the proposal's outcome. It
 	// must be comparable, and unique among what waits.
 	Token any
+
+	// skip is the data of an entry that has another one skipped; nil: it is a command.
+	skip []byte
+}
+
+// size is what the proposal counts in the queue.
+func (p *Proposal) size() int64 {
+	if p.skip != nil {
+		return 0
+	}
+	return int64(commandSize(len(p.Data)))
 }
 
 // proposals are the commands that this replica has taken as the leader.
@@ -99,7 +110,7 @@ func (q *proposals) cancel(token any) bool {
 	if i < 0 {
 		return false
 	}
-	q.bytes -= int64(commandSize(len(q.queue[i].Data)))
+	q.bytes -= q.queue[i].size()
 	q.queue = slices.Delete(q.queue, i, i+1)
 	return true
 }
@@ -129,10 +140,14 @@ func (r *Replica) flush() [][]any {
 	q := &r.proposals
 	for r.canFlush() && len(q.inflight)+len(fresh) < q.limits.MaxInflightBatches {
 		n, size := q.nextBatch()
-		data := appendBatchHeader(make([]byte, 0, size), n)
-		tokens := make([]any, n)
+		data, tokens := q.queue[0].skip, make([]any, n)
+		if data == nil {
+			data = appendBatchHeader(make([]byte, 0, size), n)
+			for _, p := range q.queue[:n] {
+				data = appendCommand(data, p.ID, p.Data)
+			}
+		}
 		for i, p := range q.queue[:n] {
-			data = appendCommand(data, p.ID, p.Data)
 			tokens[i] = p.Token
 		}
 		if err := r.rn.Propose(data); err != nil {
@@ -151,9 +166,12 @@ func (r *Replica) flush() [][]any {
 // most bytes that they need.
 func (q *proposals) nextBatch() (n, size int) {
 	size = batchOverhead
+	if q.queue[0].skip != nil {
+		return 1, size
+	}
 	for n < len(q.queue) && n < q.limits.MaxBatchCommands {
 		next := size + commandSize(len(q.queue[n].Data))
-		if n > 0 && int64(next) > q.limits.MaxEntryBytes {
+		if n > 0 && (int64(next) > q.limits.MaxEntryBytes || q.queue[n].skip != nil) {
 			break
 		}
 		size = next
@@ -165,7 +183,7 @@ func (q *proposals) nextBatch() (n, size int) {
 // take removes the first n proposals from the queue.
 func (q *proposals) take(n int) {
 	for i, p := range q.queue[:n] {
-		q.bytes -= int64(commandSize(len(p.Data)))
+		q.bytes -= p.size()
 		q.queue[i] = Proposal{}
 	}
 	if q.queue = q.queue[n:]; len(q.queue) == 0 {

@@ -38,11 +38,12 @@ func (r *Replica) Ready() Output {
 	r.noteProposed(rd.Entries, changed, batches)
 	var out Output
 	out.Leader = r.observe(rd)
+	skipAt := r.noteSkips(rd.Entries)
 	if !raft.IsEmptySnap(rd.Snapshot) {
 		out.Install = r.install(rd.Snapshot)
 	}
 	out.Apply = r.collect(rd.CommittedEntries)
-	out.Save = r.save(rd, r.state.Index != before)
+	out.Save = r.save(rd, r.state.Index != before, skipAt)
 	out.Removed = r.checkRemoved()
 	out.route(rd.Messages, !r.view.hard.sameVote(vote))
 	r.view.noteReadMark(rd.Messages)
@@ -149,6 +150,7 @@ func (r *Replica) install(snap *raftpb.Snapshot) *Install {
 	r.state = m.State
 	r.view.applied = index
 	r.view.first = index + 1
+	r.skips = skips{}
 	r.proposals.pass(index, &r.outcomes)
 	r.passChange(index)
 	return &Install{
@@ -171,11 +173,7 @@ func (r *Replica) collect(entries []*raftpb.Entry) *Apply {
 		tokens := r.proposals.decide(e, &r.outcomes)
 		var err error
 		if e.GetType() == raftpb.EntryNormal {
-			n := len(a.Commands)
-			if a.Commands, err = appendCommands(a.Commands, e); err != nil {
-				r.fault(err, "a committed entry cannot be read")
-			}
-			a.Tokens = appendTokens(a.Tokens, tokens, len(a.Commands)-n)
+			r.collectNormal(a, e, tokens)
 		} else {
 			err = r.applyChange(e)
 		}
@@ -197,13 +195,13 @@ func appendTokens(dst, tokens []any, n int) []any {
 // save returns what must be written, or nil. A commit index alone is not: it rides
 // along with the next write, and is known again from the leader or the applied
 // index after a restart.
-func (r *Replica) save(rd raft.Ready, newState bool) *Save {
+func (r *Replica) save(rd raft.Ready, newState bool, skipAt uint64) *Save {
 	v := &r.view
 	snapshot := !raft.IsEmptySnap(rd.Snapshot)
 	if len(rd.Entries) == 0 && !snapshot && !newState && v.hard.sameVote(v.saved) {
 		return nil
 	}
-	s := &Save{Entries: rd.Entries}
+	s := &Save{Entries: rd.Entries, SkipAt: skipAt}
 	if v.hard != v.saved {
 		s.HardState = v.hard.proto()
 		if mutant.On(mutant.ForgetVote) {

@@ -28,6 +28,7 @@ type Replica struct {
 	proposals proposals
 	reads     reads
 	change    *change
+	skips     skips
 
 	// outcomes wait for the next Output.
 	outcomes []Outcome
@@ -220,6 +221,7 @@ func (r *Replica) ReportSnapshot(id raftyard.ReplicaID, ok bool) {
 // Compacted notes that the log now begins after index.
 func (r *Replica) Compacted(index uint64) {
 	r.view.first = max(r.view.first, index+1)
+	r.skips.compact(index)
 }
 
 // Close ends the replica and returns the outcome of everything that still waits:

@@ -47,6 +47,12 @@ func New(c Config) (*Replica, error) {
 	if mutant.On(mutant.TruncatePast) {
 		c.Storage = pastEnd{c.Storage, start.first, start.hard.term}
 	}
+	r.skips.known = c.Skips
+	if last := min(c.SkipAt, start.last); last > start.applied {
+		if err = r.findSkips(start.applied+1, last); err != nil {
+			return nil, err
+		}
+	}
 	r.log = &logView{Storage: c.Storage, start: start.hard, replica: r}
 	if r.rn, err = newRawNode(c, r.log, start.applied); err != nil {
 		return nil, err

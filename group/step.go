@@ -199,6 +199,10 @@ func (r *Replica) checkCommitted(m *raftpb.Message) error {
 // not be applied later.
 func checkEntry(e *raftpb.Entry) error {
 	if e.GetType() == raftpb.EntryNormal {
+		if isSkip(e) {
+			_, err := decodeSkip(e)
+			return err
+		}
 		if data := e.GetData(); len(data) > 0 && data[0] != batchVersion {
 			return fmt.Errorf("entry %d: batch of version %d", e.GetIndex(), data[0])
 		}

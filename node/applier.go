@@ -74,6 +74,11 @@ type task struct {
 	drop  func(reason error) // run will not be called; may be nil
 }
 
+// goesOn reports whether what comes after a task may be done together with it.
+func (t *task) goesOn() bool {
+	return t.apply == nil || t.apply.Stop == nil && len(t.apply.Decided) == 0
+}
+
 // apply queues committed commands. It never blocks: see maxApplyBacklog.
 func (a *appliers) apply(r *replica, ap *group.Apply) {
 	r.machine.addBacklog(ap.Bytes)
@@ -161,7 +166,13 @@ func (a *appliers) do(r *replica, ts []task) {
 // replica does not go on.
 func (a *appliers) advance(r *replica, ts []task) bool {
 	if !r.machine.logOnly.Load() {
-		err := r.machine.apply(ts)
+		err := r.machine.pass(ts)
+		if err == nil {
+			err = r.machine.apply(ts)
+		}
+		if err == nil {
+			err = stopped(ts[len(ts)-1].apply)
+		}
 		if err == nil {
 			return true
 		}

@@ -97,6 +97,7 @@ var outcomeErrors = []struct{ group, node error }{
 	{group.ErrChangeInProgress, ErrChangeInProgress},
 	{group.ErrEpochMismatch, ErrEpochMismatch},
 	{group.ErrDropped, ErrDropped},
+	{group.ErrSkipped, ErrSkipped},
 	{group.ErrStopped, ErrNoReplica},
 	{group.ErrRemoved, ErrNoReplica},
 	{group.ErrUninitialised, ErrNoReplica},

@@ -89,6 +89,10 @@ var (
 	// command certainly has no effect.
 	ErrDropped = errors.New("dropped by a change of leader")
 
+	// ErrSkipped: the group has skipped the entry with the command, because all its state
+	// machines failed at it. The command certainly has no effect.
+	ErrSkipped = errors.New("skipped")
+
 	// ErrTimeout: the deadline passed before the request had any effect.
 	ErrTimeout = errors.New("out of time")
 

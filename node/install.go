@@ -230,7 +230,7 @@ func (w *worker) installed(r *replica, fl floor) {
 		r.obsolete(in.File)
 	}
 	r.meta.Install = nil
-	r.meta.Floor = fl
+	r.meta.Floor, r.meta.Skips = fl, nil
 	u := storage.Update{Reset: true, Snapshot: r.out.Install.Snapshot}
 	if save != nil {
 		u.HardState, u.Entries = save.HardState, save.Entries

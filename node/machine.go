@@ -38,6 +38,9 @@ type machine struct {
 	// careful are the indexes that are applied one by one; see pinpoint.
 	careful span
 
+	// skips are the entries that are not applied here; see skip.go. Only tasks touch it.
+	skips []group.Skip
+
 	// position is where the state machine stands. Only tasks touch it.
 	position position
 	// lastCommand is the index of the last command applied. Only tasks touch it.
@@ -92,7 +95,8 @@ func (m *machine) pop() []task {
 	}
 	n, bytes := 1, 0
 	if m.tasks[0].apply != nil && !m.careful.touches(m.tasks[0].apply) {
-		for bytes = m.tasks[0].apply.Bytes; n < len(m.tasks) && m.tasks[n].apply != nil; n++ {
+		for bytes = m.tasks[0].apply.Bytes; n < len(m.tasks) && m.tasks[n-1].goesOn() &&
+			m.tasks[n].apply != nil; n++ {
 			if bytes += m.tasks[n].apply.Bytes; bytes > maxApplyBatch {
 				break
 			}

@@ -130,13 +130,14 @@ func (n *Node) openReplica(g raftyard.GroupID) error {
 	if g == raftyard.SystemGroup {
 		n.systemReplica.Store(uint64(st.ID))
 	}
-	return n.bringUp(r, st)
+	return n.bringUp(r, st, nil)
 }
 
-// bringUp starts a replica from what is durable.
-func (n *Node) bringUp(r *replica, st storage.Replica) error {
+// bringUp starts a replica from what is durable, with a skip that is known to be committed,
+// or nil.
+func (n *Node) bringUp(r *replica, st storage.Replica, skip *group.Skip) error {
 	g := r.group
-	err := n.load(r, st)
+	err := n.load(r, st, skip)
 	switch {
 	case err == nil:
 		r.publish()
@@ -221,7 +222,7 @@ func (n *Node) newSystemMachine(env group.Env) (group.StateMachine, error) {
 
 // load makes a replica ready to run: its record, its state machine at the right
 // index, and raft on top.
-func (n *Node) load(r *replica, st storage.Replica) error {
+func (n *Node) load(r *replica, st storage.Replica, skip *group.Skip) error {
 	m, err := decodeMeta(st.Meta)
 	if err == nil {
 		r.meta = m // of a damaged replica it may be an older one
@@ -250,10 +251,14 @@ func (n *Node) load(r *replica, st storage.Replica) error {
 			return err
 		}
 	}
+	if err = n.noteDecided(r, skip); err != nil {
+		return err
+	}
 	r.raft, err = group.New(group.Config{
 		Group: r.group, Node: n.cfg.ID, Replica: r.id, Incarnation: r.incarnation,
 		Store:   n.replicaStore(),
 		Storage: r.log, State: r.meta.State, Applied: r.machine.position.applied,
+		SkipAt: r.meta.SkipAt, Skips: r.meta.Skips,
 		ElectionTicks: n.cfg.ElectionTicks, HeartbeatTicks: n.cfg.HeartbeatTicks,
 		Limits: n.cfg.Limits, Boot: n.store.Identity().Boot, Logger: n.logger,
 	})
@@ -261,6 +266,7 @@ func (n *Node) load(r *replica, st storage.Replica) error {
 		return err
 	}
 	r.applied.Store(r.machine.position.applied)
+	r.machine.skips = slices.Clone(r.meta.Skips)
 	if snap, err := r.log.Snapshot(); err == nil {
 		r.snap.index = snap.GetMetadata().GetIndex()
 	}
@@ -345,6 +351,7 @@ func (n *Node) finishInstall(r *replica) error {
 		return fmt.Errorf("interrupted installation of a snapshot: %w", err)
 	}
 	r.meta.Install, r.meta.Floor, r.meta.State = nil, fl, manifest.State
+	r.meta.Skips = nil
 	return n.committer.wait([]write{{
 		group: r.group,
 		update: storage.Update{

@@ -66,6 +66,7 @@ type faultError struct {
 	reason QuarantineReason
 	index  uint64 // in the log; zero: none, or not known
 	term   uint64
+	held   bool // it is not known yet whether the entry is skipped
 	err    error
 }
 

@@ -50,6 +50,9 @@ func (n *Node) mend(
 
 // serveMend serves what another node asks of a replica in quarantine.
 func (n *Node) serveMend(ctx context.Context, kind uint8, b *wire.Reader) ([]byte, error) {
+	if kind == askSkip {
+		return n.serveSkip(ctx, b)
+	}
 	g := raftyard.GroupID(b.Uvarint())
 	local := n.retryLocal
 	switch kind {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/raftyard/raftyard/group"
 )
 
 // A replica in quarantine is opened again as at the start of the node: from what is
@@ -21,6 +23,8 @@ type reopening struct {
 	// rebuild: the state machine takes over the state in the replica's file, whatever it
 	// has itself.
 	rebuild bool
+	// skip is a committed skip of the entry at which the state machine stands, or nil.
+	skip *group.Skip
 	// told hears, once, how it has ended; nil: nobody does. It holds one.
 	told chan error
 }
@@ -100,7 +104,7 @@ func (l *lifecycle) reopenOne(old *replica, how *reopening) error {
 	r.events, r.machine.careful = old.events, how.careful
 	r.attempts.Store(old.attempts.Load())
 	r.note("opened again")
-	err := n.bringUp(r, st)
+	err := n.bringUp(r, st, how.skip)
 	if err == nil {
 		err = r.fault()
 	}

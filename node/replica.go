@@ -78,6 +78,8 @@ type owned struct {
 	out  group.Output
 	busy bool
 
+	opening bool // it is to be opened again, because of a skip
+
 	dirty bool // stands in the worker's list of replicas to look at
 
 	meta      meta // as last given to the committer

@@ -35,6 +35,7 @@ const (
 	// Those that have to do with replicas in quarantine.
 	askRetry   uint8 = 30 // group → ReplicaStatus
 	askRebuild uint8 = 31 // group → ReplicaStatus
+	askSkip    uint8 = 32 // group, incarnation, index → nothing, when that is committed
 )
 
 // remoteCodes give the errors of this package that travel between nodes their
@@ -45,6 +46,7 @@ var remoteCodes = []error{
 	ErrEpochMismatch, ErrChangeInProgress, ErrOverloaded, ErrTooLarge, ErrInvalid,
 	ErrTransfer, ErrFaulty, ErrUnsupported, ErrDiskFull, ErrClosed, ErrTimeout, ErrQueryFailed,
 	ErrNotReady, ErrDropped, ErrNoState, ErrNoQuorum, ErrUnhealthy, ErrNodeInUse, ErrNodeRemoved,
+	ErrSkipped,
 }
 
 // codeNotLeader is the number of a NotLeaderError; its leader is in the body.

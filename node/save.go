@@ -13,6 +13,10 @@ import (
 // in between leaves a shorter log that nobody has been told of.
 func (r *replica) saveWrites(ws []write, s *group.Save, chunk int64) []write {
 	entries := s.Entries
+	if s.SkipAt > r.meta.SkipAt { // it must be known before the entries are there
+		r.meta.SkipAt = s.SkipAt
+		ws = append(ws, write{group: r.group, done: func(error) {}, update: r.metaUpdate()})
+	}
 	for {
 		n := prefix(entries, chunk)
 		if n == len(entries) {

@@ -197,6 +197,10 @@ func (n *Node) viewOf(ctx context.Context, r *replica) (group.Snapshot, position
 				h.deliver(taken{err: r.goneReason()})
 				return
 			}
+			if m.between() {
+				h.deliver(taken{err: errBetween})
+				return
+			}
 			s, err := m.snapshot()
 			if !h.deliver(taken{s: s, at: m.position, err: err}) && s != nil {
 				n.closeSnapshot(r, s)

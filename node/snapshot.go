@@ -189,6 +189,7 @@ func (w *worker) snapshotTaken(r *replica, res snapshotResult) {
 func (w *worker) keepSnapshot(r *replica, res snapshotResult) {
 	r.obsolete(r.meta.Floor.File)
 	r.meta.Floor = res.floor
+	r.dropSkips()
 	u := storage.Update{
 		Snapshot:  w.node.newSnapshot(res.at, res.bytes),
 		CompactTo: r.compactTo(res.at.applied),

@@ -137,6 +137,12 @@ func (n *Node) machineFailed(r *replica, ts []task, err error) bool {
 		return false
 	}
 	n.standStill(r, fault)
+	r.worker.box.control(func() {
+		r.worker.guard(r, "stand still", func() { r.worker.stoodStill(r) })
+	})
+	if _, known := errors.AsType[*faultError](err); known {
+		return true
+	}
 	if index == 0 && r.attempts.Add(1) <= maxPinpoints {
 		r.note("the state machine is opened again, to apply %d to %d one by one", at.first, at.last)
 		n.reopen(r, &reopening{careful: at})
@@ -160,6 +166,15 @@ func (n *Node) standStill(r *replica, err error) {
 		n.logger.Error("where it was", groupAttr(r.group), stackAttr(p.stack))
 	}
 	n.noteChange()
+}
+
+// stoodStill hears that the state machine stands still.
+func (w *worker) stoodStill(r *replica) {
+	fault := r.machine.broken.Load()
+	if fault.reason == DamagedState && fault.index != 0 {
+		r.own.wanted, r.own.from, r.own.pause = true, fault.index, 0
+	}
+	w.lookAtSkips(r)
 }
 
 // errHangs: a state machine does not close.

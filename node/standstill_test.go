@@ -55,12 +55,12 @@ func (c *cluster) breakWord(word string, on ...raftyard.NodeID) {
 
 func (c *cluster) mend() { c.onApply.Store(nil) }
 
-// inQuarantine waits until a node's replica of a group is in quarantine, and returns why.
-func (c *cluster) inQuarantine(at raftyard.NodeID, g raftyard.GroupID) *Quarantine {
+// inQuarantine waits until a node's replica of group 1 is in quarantine, and returns why.
+func (c *cluster) inQuarantine(at raftyard.NodeID) *Quarantine {
 	c.t.Helper()
 	var q *Quarantine
-	c.eventually(fmt.Sprintf("the replica of group %d on node %d is in quarantine", g, at),
-		func() bool { q = c.status(at, g).Quarantine; return q != nil })
+	c.eventually(fmt.Sprintf("the replica of group 1 on node %d is in quarantine", at),
+		func() bool { q = c.status(at, 1).Quarantine; return q != nil })
 	return q
 }
 
@@ -102,7 +102,7 @@ func TestBrokenMachineKeepsItsVote(t *testing.T) {
 			if !errors.Is(err, ErrUnknownOutcome) {
 				t.Errorf("Propose = %v, want ErrUnknownOutcome", err)
 			}
-			q := c.inQuarantine(broken, 1)
+			q := c.inQuarantine(broken)
 			if q.Reason != MachinePanicked || !q.Votes || q.Index == 0 {
 				t.Errorf("quarantine = %+v, want a panic at an index, and a vote", q)
 			}
@@ -179,7 +179,7 @@ func TestRebuildTakesTheStateOfAnother(t *testing.T) {
 			at := c.leader(1)%3 + 1
 			c.breakWord("c", at)
 			c.add(c.leader(1), 1, "c", "d")
-			c.inQuarantine(at, 1)
+			c.inQuarantine(at)
 			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			// The word still breaks it: it must come with the state.
@@ -209,7 +209,7 @@ func TestReplicaStartsWithoutItsMachine(t *testing.T) {
 	c.close(3)
 	c.breakWord("open", 3)
 	c.open(3, nil)
-	if q := c.inQuarantine(3, 1); q.Reason != MachinePanicked || !q.Votes {
+	if q := c.inQuarantine(3); q.Reason != MachinePanicked || !q.Votes {
 		t.Errorf("quarantine = %+v, want a panic, and a vote", q)
 	}
 	c.close(c.leader(1)%2 + 1) // of the two others one leads

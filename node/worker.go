@@ -330,13 +330,22 @@ func (w *worker) route(r *replica) {
 		out.Apply = nil
 	}
 	w.tell(r, out)
+	skipped := r.noteSkipped(out.Apply)
 	switch {
 	case out.Install != nil:
 		r.busy = true
 		w.install(r)
+	case skipped && out.Save == nil:
+		r.busy = true
+		w.discardStaged(r)
+		w.writes = append(w.writes, write{group: r.group, update: r.metaUpdate(), saved: r})
 	case out.Save != nil:
 		r.busy = true
 		w.discardStaged(r)
+		if skipped {
+			w.writes = append(w.writes,
+				write{group: r.group, done: func(error) {}, update: r.metaUpdate()})
+		}
 		w.writes = r.saveWrites(w.writes, out.Save, w.node.chunk)
 	default:
 		w.discardStaged(r)
@@ -390,6 +399,7 @@ func (w *worker) finish(r *replica) {
 	if out.Apply != nil {
 		w.node.appliers.apply(r, out.Apply)
 	}
+	w.lookAtSkips(r)
 	if out.Install != nil {
 		w.snapshotInstalled(r, out.Install)
 	}
