@@ -22,7 +22,10 @@ func (c *cluster) poison(word string, on ...raftyard.NodeID) uint64 {
 	}
 	var index uint64
 	for _, id := range on {
-		index = c.inQuarantine(id).Index
+		c.eventually("the entry is found", func() bool {
+			index = c.inQuarantine(id).Index // zero while several were applied at once
+			return index != 0
+		})
 	}
 	return index
 }
