@@ -126,6 +126,12 @@ type Node struct {
 	LogOnly   int    `json:"log_only,omitempty"`
 	DiskFree  int64  `json:"disk_free"`
 	DiskLevel string `json:"disk_level"`
+	// DiskSpeed is ok, slow or stuck; SyncMicros is how long a sync takes on average, and
+	// SyncedMillis how long the last one is ago.
+	DiskSpeed    string `json:"disk_speed,omitempty"`
+	SyncMicros   int64  `json:"sync_us,omitempty"`
+	SyncedMillis int64  `json:"synced_ms,omitempty"`
+
 	Version   string `json:"version,omitempty"`
 	Boot      uint64 `json:"boot,omitempty"`
 	RTTMicros int64  `json:"rtt_us,omitempty"`

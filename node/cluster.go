@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/node/registry"
@@ -17,9 +18,13 @@ type nodeReport struct {
 	Leaders   int    `json:"leaders"`
 	DiskFree  int64  `json:"disk_free"`
 	DiskLevel string `json:"disk_level"`
-	Version   string `json:"version"`
-	Boot      uint64 `json:"boot"`
-	Movable   int    `json:"movable,omitempty"` // groups that it leads and could hand over
+	// SyncMicros is how long a sync takes, and SyncedMillis how long the last one is ago.
+	SyncMicros   int64  `json:"sync_us,omitempty"`
+	SyncedMillis int64  `json:"synced_ms,omitempty"`
+	DiskSpeed    string `json:"disk_speed,omitempty"`
+	Version      string `json:"version"`
+	Boot         uint64 `json:"boot"`
+	Movable      int    `json:"movable,omitempty"` // groups that it leads and could hand over
 	// Kinds are those of which the node has a state machine, in order.
 	Kinds   []string `json:"kinds"`
 	LogOnly int      `json:"log_only,omitempty"` // replicas without one
@@ -29,7 +34,9 @@ func (n *Node) report() nodeReport {
 	rep := nodeReport{
 		Version: n.cfg.Version, Boot: n.store.Identity().Boot, Kinds: n.cfg.kindNames(),
 	}
-	rep.DiskLevel = n.disk.current().String()
+	c := n.condition()
+	rep.DiskLevel, rep.DiskSpeed = c.Level.String(), c.speed()
+	rep.SyncMicros, rep.SyncedMillis = c.Sync.Microseconds(), c.Synced.Milliseconds()
 	rep.Replicas, rep.Leaders = n.countReplicas()
 	rep.DiskFree = n.disk.free.Load()
 	rep.Movable, rep.LogOnly = n.countMovable(), n.countLogOnly()
@@ -124,7 +131,13 @@ func (n *Node) nodeStatuses(
 
 func (st *NodeStatus) fill(rep *nodeReport) {
 	st.Replicas, st.Leaders, st.LogOnly = rep.Replicas, rep.Leaders, rep.LogOnly
-	st.DiskFree, st.DiskLevel = rep.DiskFree, rep.DiskLevel
+	st.DiskFree, st.DiskLevel, st.DiskSpeed = rep.DiskFree, rep.DiskLevel, rep.DiskSpeed
+	st.SyncMicros, st.SyncedMillis = rep.SyncMicros, rep.SyncedMillis
+	if st.DiskSpeed == speedStuck {
+		st.Live = false
+		st.LastError = fmt.Sprintf("its disk does not answer; the last synced write was %v ago",
+			time.Duration(st.SyncedMillis)*time.Millisecond)
+	}
 	st.Version, st.Boot = rep.Version, rep.Boot
 	if st.Problem == "" && st.State != registry.NodeActive.String() {
 		st.Problem = rep.drainProblem()

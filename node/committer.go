@@ -43,6 +43,7 @@ const (
 type committer struct {
 	world *surroundings
 	store *storage.Store
+	slow  *slowness   // is told how long commits take; nil: nobody is
 	fail  func(error) // called when the store can write no more
 
 	// refused is called when the store refuses what a group's replica wants to
@@ -157,9 +158,20 @@ func (c *committer) commit(ws []write) {
 				break
 			}
 		}
-		c.deliver(ws[:n], batch.Commit())
+		c.deliver(ws[:n], c.sync(batch))
 		ws = ws[n:]
 	}
+}
+
+// sync commits one batch, and tells how long that takes.
+func (c *committer) sync(batch *storage.Batch) error {
+	if c.slow == nil {
+		return batch.Commit()
+	}
+	c.slow.begin(syncLog, c.world.now())
+	err := batch.Commit()
+	c.slow.end(syncLog, c.world.now())
+	return err
 }
 
 // deliver tells how a batch ended. One that the store has refused, without writing
@@ -176,7 +188,7 @@ func (c *committer) deliver(ws []write, err error) {
 		for i := range ws {
 			batch := c.store.NewBatch()
 			ws[i].addTo(batch)
-			c.deliver(ws[i:i+1], batch.Commit())
+			c.deliver(ws[i:i+1], c.sync(batch))
 		}
 		return
 	case ws[0].kind == writeUpdate:

@@ -42,7 +42,7 @@ type Config struct {
 	ID raftyard.NodeID
 
 	// Dir is the data directory. It belongs to this node alone, for ever. The node
-	// uses the names LOCK, IDENTITY, sequence, log and replicas in it; a program may
+	// uses the names LOCK, IDENTITY, sequence, probe, log and replicas in it; a program may
 	// keep its own state beside them, for example in "state".
 	Dir string
 
@@ -116,6 +116,19 @@ type Config struct {
 	// MemTableSize sizes the write buffers of the log store. Default: the store's.
 	MemTableSize int64
 
+	// SlowSync is how long a sync of the disk takes that is slow. A node whose syncs are
+	// as slow on average, and much slower than those of the others, gives its leaderships
+	// away, one such node at a time. Default: 1s.
+	SlowSync time.Duration
+
+	// StuckSync is how long a sync has not come back when the node resigns all its
+	// leaderships, which needs no disk. Default: 10s.
+	StuckSync time.Duration
+
+	// FailSync is how long a sync has not come back when the disk counts as failed: the
+	// node vouches for nothing any more, see [Node.Failed]. Default: 20s.
+	FailSync time.Duration
+
 	// Limits bounds messages, batches and queues of each group. The zero value
 	// of every field means its default.
 	Limits group.Limits
@@ -146,6 +159,9 @@ func (c Config) withDefaults() Config {
 	c.SnapshotSends = cmp.Or(c.SnapshotSends, 4)
 	c.SnapshotReceives = cmp.Or(c.SnapshotReceives, 4)
 	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
+	c.SlowSync = cmp.Or(c.SlowSync, defaultSlowSync)
+	c.StuckSync = cmp.Or(c.StuckSync, max(defaultStuckSync, c.SlowSync))
+	c.FailSync = cmp.Or(c.FailSync, max(defaultFailSync, 2*c.StuckSync))
 	if c.diskFree == nil {
 		c.diskFree = diskFree
 	}
@@ -205,6 +221,11 @@ func (c Config) Validate() error {
 	check(c.Appliers > 0, "Appliers is %d, want at least 1", c.Appliers)
 	check(c.SnapshotSends > 0, "SnapshotSends is %d, want at least 1", c.SnapshotSends)
 	check(c.SnapshotReceives > 0, "SnapshotReceives is %d, want at least 1", c.SnapshotReceives)
+	check(c.SlowSync > 0, "SlowSync is %v, want more than 0", c.SlowSync)
+	check(c.StuckSync >= c.SlowSync,
+		"StuckSync is %v, want at least SlowSync, %v", c.StuckSync, c.SlowSync)
+	check(c.FailSync > c.StuckSync,
+		"FailSync is %v, want more than StuckSync, %v", c.FailSync, c.StuckSync)
 	check(c.Kinds[systemKind] == nil, "Kinds must not hold %q, the registry's kind", systemKind)
 	errs = append(errs, c.validatePeers()...)
 	errs = append(errs, c.validateGroups()...)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +18,8 @@ type DiskLevel int32
 const (
 	// DiskOK: nothing is given up.
 	DiskOK DiskLevel = iota
-	// DiskSoft: snapshots are not received any more.
+	// DiskSoft: no snapshots and no new replicas are taken any more, and leaderships
+	// move to nodes that have more room.
 	DiskSoft
 	// DiskHard: proposals through this node's replicas are refused with ErrDiskFull.
 	DiskHard
@@ -42,8 +44,16 @@ func (l DiskLevel) String() string {
 	}
 }
 
-// diskEvery is how often free space is looked at.
-const diskEvery = 250 * time.Millisecond
+const (
+	// diskEvery is how often free space is looked at, and diskOften how often when
+	// there is little of it.
+	diskEvery = 250 * time.Millisecond
+	diskOften = 25 * time.Millisecond
+
+	// diskAhead is for how long space must last at the speed at which it goes: another
+	// program may fill the disk faster than work can be given up.
+	diskAhead = time.Second
+)
 
 // databases is how many there are to be opened: the log, and the state that a state
 // machine of the program keeps, which is taken to be like it.
@@ -59,41 +69,97 @@ type disk struct {
 	floor atomic.Int64
 	probe func() int64 // returns the free bytes, negative if unknown
 	need  func() int64 // returns the floor; nil: it stays as it is
+	now   func() time.Time
+
+	mu   sync.Mutex // held for a look
+	seen time.Time  // when free was looked at
+	rate float64    // bytes a second by which it shrinks; it is forgotten by and by
+
+	// from is where the present window began. A rate is that of a window at least: a file
+	// that is allocated at once is no speed.
+	from   int64
+	fromAt time.Time
 }
 
 func (d *disk) current() DiskLevel { return DiskLevel(d.level.Load()) }
 
-// look brings the level up to date and reports whether it has changed.
-func (d *disk) look() (level DiskLevel, changed bool) {
+// look brings the level up to date and reports whether it has changed, and when to look
+// again.
+func (d *disk) look() (level DiskLevel, changed bool, again time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.need != nil {
 		d.floor.Store(d.need())
 	}
 	free, floor := d.probe(), d.floor.Load()
+	left := free - d.shrinks(free)
+	d.free.Store(free)
+	was := d.current()
 	switch {
 	case free < 0:
 		level = DiskOK // it cannot be known; do not stop working for that
-	case free < floor:
+	case left < limitOf(was, DiskFloor, floor):
 		level = DiskFloor
-	case free < floor+floor/2:
+	case left < limitOf(was, DiskHard, floor):
 		level = DiskHard
-	case free < 2*floor:
+	case left < limitOf(was, DiskSoft, floor):
 		level = DiskSoft
 	}
-	d.free.Store(free)
-	return level, DiskLevel(d.level.Swap(int32(level))) != level
+	d.level.Store(int32(level))
+	if again = diskEvery; free >= 0 && left < 4*floor {
+		again = diskOften
+	}
+	return level, level != was, again
+}
+
+// limitOf returns the bytes below which a level begins. It ends a little higher, so that a
+// node does not give work up and take it again all the time.
+func limitOf(now, level DiskLevel, floor int64) int64 {
+	limit := floor
+	switch level {
+	case DiskSoft:
+		limit = 2 * floor
+	case DiskHard:
+		limit = floor + floor/2
+	case DiskOK, DiskFloor:
+	}
+	if now >= level {
+		limit += floor / 4
+	}
+	return limit
+}
+
+// shrinks returns by how much the free space would shrink while diskAhead goes by.
+func (d *disk) shrinks(free int64) int64 {
+	now := d.now()
+	if d.seen.IsZero() || free < 0 || d.from < 0 {
+		d.seen, d.from, d.fromAt, d.rate = now, free, now, 0
+		return 0
+	}
+	// A fast rate is believed at once, and forgotten within a few seconds.
+	d.rate *= max(0, 1-now.Sub(d.seen).Seconds())
+	window := now.Sub(d.fromAt)
+	d.rate = max(d.rate, float64(d.from-free)/max(window, diskEvery).Seconds())
+	d.seen = now
+	if window >= diskEvery {
+		d.from, d.fromAt = free, now
+	}
+	return int64(d.rate * diskAhead.Seconds())
 }
 
 // watchDisk looks at the free space until the node stops.
 func (n *Node) watchDisk() {
-	look := func() {
-		if level, changed := n.disk.look(); changed {
+	for {
+		level, changed, again := n.disk.look()
+		if changed {
 			n.logger.Warn("disk level changed", stepAttr(level.String()),
 				bytesAttr("free", n.disk.free.Load()), bytesAttr("floor", n.disk.floor.Load()))
 			n.noteChange()
 		}
+		if !n.world.sleep(n.running, again) {
+			return
+		}
 	}
-	look()
-	n.world.every(n.running, diskEvery, look)
 }
 
 // grows reports whether taking a message makes the log grow.

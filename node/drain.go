@@ -86,6 +86,12 @@ func (n *Node) isDrained(id raftyard.NodeID) bool {
 	return rec.State != registry.NodeActive
 }
 
+// giveAway hands over what this node should not lead.
+func (n *Node) giveAway() {
+	n.handOff()
+	n.shed()
+}
+
 // handOff hands some of what this node leads over, if it is drained.
 func (n *Node) handOff() {
 	if !n.lifecycle.isFresh() || !n.isDrained(n.cfg.ID) {
@@ -172,7 +178,7 @@ func (rep *nodeReport) drainProblem() string {
 
 // chooseSeed picks the node on which the group begins, and the data directory that
 // it has. Seeds are spread over the voters, so that leaderships are, among those
-// that are reachable now, and not drained if that can be.
+// that are reachable now, and not drained and not short of disk space if that can be.
 func (n *Node) chooseSeed(spec Spec) (raftyard.NodeID, registry.Store) {
 	stores := n.liveStores()
 	start := int(uint64(spec.ID) % uint64(len(spec.Voters)))
@@ -180,7 +186,8 @@ func (n *Node) chooseSeed(spec Spec) (raftyard.NodeID, registry.Store) {
 	slices.SortStableFunc(order, func(a, b raftyard.NodeID) int {
 		_, liveA := stores[a]
 		_, liveB := stores[b]
-		return cmp.Or(boolCompare(liveB, liveA), boolCompare(n.isDrained(a), n.isDrained(b)))
+		return cmp.Or(boolCompare(liveB, liveA), boolCompare(n.isDrained(a), n.isDrained(b)),
+			boolCompare(n.short(a), n.short(b)))
 	})
 	return order[0], stores[order[0]]
 }

@@ -82,7 +82,7 @@ func (n *Node) liveNodes() map[raftyard.NodeID]bool {
 	live := map[raftyard.NodeID]bool{n.cfg.ID: true}
 	peers := n.transport.Peers()
 	for i := range peers {
-		live[peers[i].Node] = peers[i].Up
+		live[peers[i].Node] = peers[i].Up && !n.conditionOf(peers[i].Node).Stuck
 	}
 	return live
 }

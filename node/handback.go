@@ -60,7 +60,8 @@ func (w *worker) tickHandBack(r *replica) {
 func (w *worker) bestWithState(r *replica) (best raftyard.ReplicaID) {
 	n, d := w.node, r.meta.State.Descriptor
 	voters := slices.DeleteFunc(d.Voters(), func(m group.Member) bool {
-		return m.ID == r.id || !n.kinds.may(m.Node, d.Kind) || n.isDrained(m.Node)
+		return m.ID == r.id || !n.kinds.may(m.Node, d.Kind) || n.isDrained(m.Node) ||
+			!n.conditionOf(m.Node).fit()
 	})
 	if len(voters) == 0 {
 		return 0

@@ -34,7 +34,8 @@ type departure struct {
 	forced bool
 	nodes  []registry.Node // by id
 	live   map[raftyard.NodeID]bool
-	load   map[raftyard.NodeID]int // how many replicas are wanted on each
+	short  map[raftyard.NodeID]bool // of disk space
+	load   map[raftyard.NodeID]int  // how many replicas are wanted on each
 
 	// lacks reports whether a node is known to have no state machine of a kind.
 	lacks func(id raftyard.NodeID, kind string) bool
@@ -43,10 +44,10 @@ type departure struct {
 // without returns the members that a group shall have without the node, which is one
 // that it wants; or why it must wait.
 //
-// A learner is dropped. In the place of a voter comes a node that is active and live and
-// is no member yet: one that has the state machine, if there is one; of those one that
-// has least in common, by its labels, with the other voters; and of those the one with
-// the fewest replicas. If there is none the group waits. If the
+// A learner is dropped. In the place of a voter comes a node that is active and live, is
+// not short of disk space and is no member yet: one that has the state machine, if there
+// is one; of those one that has least in common, by its labels, with the other voters;
+// and of those the one with the fewest replicas. If there is none the group waits. If the
 // node is forced to leave, it goes on with fewer voters, but never without any. The only
 // voter of a group can be followed only while it is there.
 func (p *departure) without(rec *registry.Group) (voters, learners []raftyard.NodeID, why string) {
@@ -103,7 +104,7 @@ func (p *departure) best(
 // usable returns the nodes that can take the place of another.
 func (p *departure) usable() (ids []raftyard.NodeID) {
 	for i := range p.nodes {
-		if n := &p.nodes[i]; n.State == registry.NodeActive && p.live[n.ID] {
+		if n := &p.nodes[i]; n.State == registry.NodeActive && p.live[n.ID] && !p.short[n.ID] {
 			ids = append(ids, n.ID)
 		}
 	}
@@ -139,13 +140,16 @@ func (n *Node) newDeparture(rec *registry.Node) *departure {
 	boots := n.liveBoots()
 	p := &departure{
 		id: rec.ID, forced: rec.Forced, nodes: n.registry.Nodes(), live: n.liveNodes(),
-		load: make(map[raftyard.NodeID]int),
+		load: make(map[raftyard.NodeID]int), short: make(map[raftyard.NodeID]bool),
 		lacks: func(id raftyard.NodeID, kind string) bool {
 			if id == n.cfg.ID {
 				return !n.hasKind(kind)
 			}
 			return n.kinds.lacks(id, boots[id], kind)
 		},
+	}
+	for i := range p.nodes {
+		p.short[p.nodes[i].ID] = n.short(p.nodes[i].ID)
 	}
 	for g := range n.registry.All() {
 		for _, id := range slices.Concat(g.Voters, g.Learners) {

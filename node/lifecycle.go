@@ -151,6 +151,9 @@ func (l *lifecycle) wanted(env *transport.Envelope) bool {
 		l.node.foreignStore(l.node.cfg.ID, l.node.ownStore()) {
 		return false
 	}
+	if l.node.disk.current() >= DiskSoft && env.Group != raftyard.SystemGroup {
+		return false // the sender comes again
+	}
 	if st, ok := l.node.store.Replica(env.Group); ok && st.Incarnation == env.Incarnation {
 		switch {
 		case st.Tombstone != nil && env.To.Replica < st.Tombstone.NextReplica:

@@ -19,8 +19,8 @@ import (
 // are on nodes that nobody knows or that go, or of whose voters no majority is alive
 // ([ErrUnhealthy]); an epoch that the group is not at ([ErrEpochMismatch]); and another
 // membership than the one that is being brought about ([ErrChangeInProgress]). Force is
-// for voters that are not alive, and for nothing else: the group's leader still makes no
-// change that would leave it without a majority.
+// for voters that are not alive, or on nodes short of disk space, and for nothing else:
+// the group's leader still makes no change that would leave it without a majority.
 func (n *Node) SetMembers(
 	ctx context.Context, g raftyard.GroupID, m Members, wait bool,
 ) (GroupStatus, error) {
@@ -85,7 +85,7 @@ func (n *Node) checkChange(
 			"wait for that, take it back, or name the epoch that you know of (%d)",
 			g, ErrChangeInProgress, before.Voters, before.Learners, d.Epoch)
 	}
-	if err := n.checkNodes(before, wanted); err != nil || m.Force {
+	if err := n.checkNodes(before, wanted, m.Force); err != nil || m.Force {
 		return err
 	}
 	return n.checkHealth(ctx, wanted, leader)
@@ -115,8 +115,8 @@ func (n *Node) decideMembers(ctx context.Context, wanted *registry.Group) (regis
 }
 
 // checkNodes returns an error if a member is wanted on a node that cannot have one. The
-// registry would say the same, and has the last word.
-func (n *Node) checkNodes(before, wanted *registry.Group) error {
+// registry would say the same, but of the disk, and has the last word.
+func (n *Node) checkNodes(before, wanted *registry.Group, force bool) error {
 	for _, id := range slices.Concat(wanted.Voters, wanted.Learners) {
 		rec, known := n.registry.Node(id)
 		var why string
@@ -127,6 +127,8 @@ func (n *Node) checkNodes(before, wanted *registry.Group) error {
 			why = "was removed from the cluster"
 		case rec.State == registry.NodeLeaving && !wants(before, id):
 			why = "is leaving the cluster"
+		case n.short(id) && !wants(before, id) && !force:
+			why = "has too little disk space for another replica"
 		default:
 			continue
 		}

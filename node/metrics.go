@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/raftyard/raftyard/storage"
 	"github.com/raftyard/raftyard/transport"
@@ -22,6 +23,7 @@ type counters struct {
 	reads               atomic.Uint64
 	leaderChanges       atomic.Uint64
 	replicasStopped     atomic.Uint64
+	leadersShed         atomic.Uint64 // tries to give one away because of the disk
 
 	snapshotsTaken     atomic.Uint64
 	snapshotsSent      atomic.Uint64
@@ -79,9 +81,15 @@ type Metrics struct {
 
 	DiskFreeBytes int64
 	DiskLevel     DiskLevel
-	Store         storage.Stats
-	Transport     transport.Stats
-	Peers         []transport.PeerStatus
+	DiskHeld      bool // nothing is written to the log store for want of space
+
+	SyncAverage, SyncWorst, SyncInFlight time.Duration
+	DiskSlow, DiskStuck                  bool
+	LeadersShed                          uint64 // tries to give one away because of the disk
+
+	Store     storage.Stats
+	Transport transport.Stats
+	Peers     []transport.PeerStatus
 }
 
 // Metrics returns the node's figures. It is cheap enough to be called often.
@@ -105,6 +113,7 @@ func (n *Node) Metrics() Metrics {
 		Transport:          n.transport.Stats(),
 		Peers:              n.transport.Peers(),
 	}
+	n.diskMetrics(&m)
 	m.Replicas, m.Leaders = n.countReplicas()
 	rs := n.allReplicas()
 	m.Quarantined = countQuarantined(rs)
@@ -117,4 +126,13 @@ func (n *Node) Metrics() Metrics {
 	counts := n.registry.Counts()
 	m.Groups, m.Nodes = counts.Groups, counts.Nodes
 	return m
+}
+
+// diskMetrics are the figures of the disk's speed.
+func (n *Node) diskMetrics(m *Metrics) {
+	now := n.world.now()
+	times, c := n.slow.times(now), n.slow.condition(now)
+	m.SyncAverage, m.SyncWorst, m.SyncInFlight = times.average, times.worst, times.inFlight
+	m.DiskSlow, m.DiskStuck, m.DiskHeld = c.Slow, c.Stuck, n.store.Held()
+	m.LeadersShed = n.metrics.leadersShed.Load()
 }

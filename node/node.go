@@ -51,6 +51,10 @@ type Node struct {
 	reread atomic.Bool   // somebody says that a group is deleted; see cleanStrays
 	ups    atomic.Uint64 // connections that have come up
 	disk   disk
+	slow   slowness
+	// conditions are those of the other nodes' disks.
+	conditions conditions
+	silenced   bool // used by watchSyncs alone
 
 	missing    missingKinds
 	stoodStill atomic.Bool // a state machine has failed
@@ -136,6 +140,10 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 		return fmt.Errorf("node: %w", err)
 	}
 	n.store = store
+	n.slow.limits = syncLimits{
+		slow: n.cfg.SlowSync, stuck: n.cfg.StuckSync, fail: n.cfg.FailSync,
+	}
+	n.disk.now = n.world.now
 	n.disk.probe = func() int64 { return n.cfg.diskFree(n.cfg.Dir) }
 	n.disk.need = func() int64 { return databases * store.OpenSpace() }
 	n.disk.look()
@@ -147,6 +155,7 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	n.keeper = newKeeper(n)
 	n.files = newBackground(n.world)
 	n.committer = newCommitter(n.world, store, n.fail, n.writeRefused)
+	n.committer.slow = &n.slow
 	n.committer.start()
 	n.appliers = newAppliers(n.world, n.stopReplica, n.machineFailed)
 	n.appliers.start(n.cfg.Appliers)
@@ -183,11 +192,14 @@ func (n *Node) work(simulated bool) {
 	n.beside("reconcile", n.lifecycle.pokeNowAndThen)
 	n.beside("housekeeping", n.housekeeping)
 	n.beside("keeper", n.keeper.run)
-	n.beside("drain", func() { n.world.every(n.running, handoffEvery, n.handOff) })
+	n.beside("drain", func() { n.world.every(n.running, handoffEvery, n.giveAway) })
 	n.beside("keep", n.keeper.pokeNowAndThen)
 	n.beside("founding", n.becomeKnown)
 	n.beside("newcomers", n.welcomeNewcomers)
 	n.beside("disk", n.watchDisk)
+	n.beside("conditions", n.askConditions)
+	n.beside("syncs", n.watchSyncs)
+	n.beside("probe", n.probeDisk)
 	n.beside("kinds", n.learnKinds)
 	for range n.cfg.SnapshotReceives {
 		n.beside("states", n.askForStates)

@@ -119,7 +119,8 @@ func TestNodeWithoutTheRegistrySaysSo(t *testing.T) {
 
 func TestDiskLevels(t *testing.T) {
 	free := int64(1000)
-	d := disk{probe: func() int64 { return free }}
+	var now time.Time
+	d := disk{probe: func() int64 { return free }, now: func() time.Time { return now }}
 	d.floor.Store(100)
 	for _, tt := range []struct {
 		free int64
@@ -128,23 +129,33 @@ func TestDiskLevels(t *testing.T) {
 		{1000, DiskOK},
 		{200, DiskOK},
 		{199, DiskSoft},
+		{224, DiskSoft}, // it ends a little higher than it begins
+		{225, DiskOK},
+		{199, DiskSoft},
 		{150, DiskSoft},
+		{149, DiskHard},
+		{174, DiskHard},
+		{175, DiskSoft},
 		{149, DiskHard},
 		{100, DiskHard},
 		{99, DiskFloor},
 		{0, DiskFloor},
+		{124, DiskFloor},
+		{125, DiskHard},
 		{-1, DiskOK},
 		{170, DiskSoft},
 	} {
 		free = tt.free
-		if got, _ := d.look(); got != tt.want || d.current() != tt.want {
+		now = now.Add(time.Hour) // nothing shrinks fast
+		if got, _, _ := d.look(); got != tt.want || d.current() != tt.want {
 			t.Errorf("with %d bytes free: %v, want %v", tt.free, got, tt.want)
 		}
 	}
 }
 
-// TestFullDisk tells one node of three that its disk is full: it takes neither
-// proposals nor entries, the group goes on, and it catches up when there is room.
+// TestFullDisk tells all nodes, and then one of three, that the disk is full: it takes
+// neither proposals nor entries, the leadership goes, the group goes on, and the node
+// catches up when there is room.
 func TestFullDisk(t *testing.T) {
 	c := newCluster(t, 3)
 	c.create(1, 1, 2, 3)
@@ -153,14 +164,25 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := c.nodes[3]
-	c.full[3].Store(true)
-	c.eventually("the node sees it", func() bool { return full.disk.current() == DiskFloor })
+	for id, n := range c.nodes {
+		c.full[id].Store(true)
+		c.eventually("the node sees it", func() bool { return n.disk.current() == DiskFloor })
+	}
+	c.eventually("nobody is better off", func() bool {
+		return len(full.betterOff(full.condition())) == 0
+	})
 	if _, err := full.Propose(t.Context(), 1, []byte("b")); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("Propose at the full node = %v, want ErrDiskFull", err)
 	}
-	if err := c.nodes[1].TransferLeader(t.Context(), 1, 1); err != nil {
-		t.Fatal(err)
-	}
+	c.full[1].Store(false)
+	c.full[2].Store(false)
+	c.eventually("somebody else leads", func() bool {
+		leader := full.replica(1).view.Load().LeaderNode
+		return leader != 0 && leader != 3
+	})
+	c.eventually("the others have room", func() bool {
+		return c.nodes[1].disk.current() == DiskOK && c.nodes[2].disk.current() == DiskOK
+	})
 	c.add(2, 1, "c")
 	if err := full.Err(); err != nil {
 		t.Error(err)

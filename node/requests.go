@@ -36,6 +36,9 @@ const (
 	askRetry   uint8 = 30 // group → ReplicaStatus
 	askRebuild uint8 = 31 // group → ReplicaStatus
 	askSkip    uint8 = 32 // group, incarnation, index → nothing, when that is committed
+
+
+	askDisk uint8 = 40 // → condition of the disk
 )
 
 // remoteCodes give the errors of this package that travel between nodes their
@@ -82,12 +85,7 @@ func (n *Node) serve(ctx context.Context, kind uint8, r *wire.Reader) ([]byte, e
 		}
 		return nil, n.transferLocal(ctx, g, to)
 	case askSnapshot:
-		g := raftyard.GroupID(r.Uvarint())
-		if err := r.Close(); err != nil {
-			return nil, err
-		}
-		info, err := n.snapshotLocal(ctx, g)
-		return jsonAnswer(info, err)
+		return n.serveSnapshot(ctx, r)
 	case askReplica:
 		g := raftyard.GroupID(r.Uvarint())
 		if err := r.Close(); err != nil {
@@ -105,6 +103,8 @@ func (n *Node) serve(ctx context.Context, kind uint8, r *wire.Reader) ([]byte, e
 		return n.serveState(ctx, r)
 	case askNode:
 		return jsonAnswer(n.report(), r.Close())
+	case askDisk:
+		return jsonAnswer(n.condition(), r.Close())
 	case askKnown:
 		return jsonAnswer(n.serveKnown(raftyard.NodeID(r.Uvarint())), r.Close())
 	case askGroups:
@@ -117,6 +117,15 @@ func (n *Node) serve(ctx context.Context, kind uint8, r *wire.Reader) ([]byte, e
 	default:
 		return n.serveMend(ctx, kind, r)
 	}
+}
+
+func (n *Node) serveSnapshot(ctx context.Context, r *wire.Reader) ([]byte, error) {
+	g := raftyard.GroupID(r.Uvarint())
+	if err := r.Close(); err != nil {
+		return nil, err
+	}
+	info, err := n.snapshotLocal(ctx, g)
+	return jsonAnswer(info, err)
 }
 
 func jsonAnswer(v any, err error) ([]byte, error) {

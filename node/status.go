@@ -35,7 +35,7 @@ type Members struct {
 	// ExpectEpoch, when not zero, is the epoch that the group must be at.
 	ExpectEpoch uint64 `json:"expect_epoch,omitempty"`
 
-	// Force takes members that are down, too.
+	// Force takes members that are down, or short of disk space, too.
 	Force bool `json:"force,omitempty"`
 }
 
@@ -164,6 +164,13 @@ type NodeStatus struct {
 	// DiskFree and DiskLevel (ok, soft, hard, floor) are of the data directory.
 	DiskFree  int64  `json:"disk_free"`
 	DiskLevel string `json:"disk_level"`
+	// DiskSpeed is ok, slow or stuck, and empty if the node does not tell. SyncMicros is
+	// how long a sync takes there, on average, and SyncedMillis how long the last one is
+	// ago; a node that has nothing to write writes something every few seconds.
+	DiskSpeed    string `json:"disk_speed,omitempty"`
+	SyncMicros   int64  `json:"sync_us,omitempty"`
+	SyncedMillis int64  `json:"synced_ms,omitempty"`
+
 	Version   string `json:"version,omitempty"`
 	Boot      uint64 `json:"boot,omitempty"`
 	RTTMicros int64  `json:"rtt_us,omitempty"`

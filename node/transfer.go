@@ -139,6 +139,10 @@ func (w *worker) checkTransfer(r *replica, to raftyard.NodeID) error {
 		return nil
 	case w.node.isDrained(to):
 		return fmt.Errorf("%w: node %d is drained", ErrTransfer, to)
+	case w.node.conditionOf(to).Level >= DiskHard:
+		return fmt.Errorf("%w: node %d has too little disk space", ErrTransfer, to)
+	case w.node.conditionOf(to).Stuck:
+		return fmt.Errorf("%w: the disk of node %d does not answer", ErrTransfer, to)
 	case m.Role != group.Voter && m.Role != group.Incoming:
 		return fmt.Errorf("%w: node %d is a %v", ErrTransfer, to, m.Role)
 	case r.steering.transfer != nil || st.Transferee != 0:

@@ -70,7 +70,9 @@ func (w *worker) process(m *mail) {
 		w.guard(r, "serve reads", func() { w.applied(r) })
 	}
 	for range m.ticks {
-		w.tick()
+		if !w.node.slow.muted.Load() {
+			w.tick()
+		}
 	}
 	w.collect()
 }
@@ -230,6 +232,10 @@ func (w *worker) propose(p *proposal) {
 			return
 		}
 		c.begun = true
+		if w.node.slow.muted.Load() {
+			c.finish(group.Result{}, w.node.errMuted(r.group))
+			return
+		}
 		if w.node.disk.current() >= DiskHard && r.group != raftyard.SystemGroup {
 			c.finish(group.Result{}, fmt.Errorf("group %d at node %d: %w",
 				r.group, r.node, ErrDiskFull))
@@ -258,6 +264,10 @@ func (w *worker) read(c *call) {
 			return
 		}
 		c.begun = true
+		if w.node.slow.muted.Load() {
+			c.finish(group.Result{}, w.node.errMuted(c.r.group))
+			return
+		}
 		if err := askToRead(c); err != nil {
 			c.finish(group.Result{}, outcomeError(c.r, err))
 			return
@@ -309,9 +319,13 @@ func (n *Node) notApplied(r *replica, cause error) error {
 	return fmt.Errorf("group %d: %w: %w", r.group, ErrTimeout, cause)
 }
 
-// drain lets the replica make steps until it has none or must wait for one.
+// drain lets the replica make steps until it has none or must wait for one. A node whose
+// disk is stuck makes none: it sends nothing, so that others take over.
 func (w *worker) drain(r *replica) {
 	for !r.busy && r.raft.HasReady() && r.machine.backlog() < maxApplyBacklog {
+		if w.node.slow.muted.Load() {
+			return
+		}
 		r.out = r.raft.Ready()
 		w.route(r)
 	}

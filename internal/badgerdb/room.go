@@ -55,11 +55,16 @@ type room struct {
 	done chan struct{}
 }
 
-// A sight is what the last look at the free space has shown.
+// A sight is what the looks at the free space have shown.
 type sight struct {
-	free int64
+	free int64 // at the last look
 	at   time.Time
 	rate float64 // bytes a second by which it shrinks; it is forgotten by and by
+
+	// from is where the present window began. A rate is that of a window at least: a file
+	// that is allocated at once is no speed.
+	from   int64
+	fromAt time.Time
 }
 
 const (
@@ -71,6 +76,9 @@ const (
 	// written, and when both are so.
 	farLook, nearLook, closeLook = 100 * time.Millisecond, 20 * time.Millisecond,
 		2 * time.Millisecond
+
+	// rateWindow is the shortest time over which a rate is told.
+	rateWindow = 250 * time.Millisecond
 
 	// slack is for what is small: the MANIFEST, directories.
 	slack = 8 << 20
@@ -218,17 +226,18 @@ func (r *room) look() time.Duration {
 
 // take notes how much is free, and how fast it goes.
 func (s *sight) take(free int64, now time.Time) {
-	passed := now.Sub(s.at).Seconds()
-	if s.at.IsZero() || passed <= 0 {
-		s.free, s.at = free, now
+	if s.at.IsZero() {
+		*s = sight{free: free, at: now, from: free, fromAt: now}
 		return
 	}
 	// A fast rate is believed at once, and forgotten within a few seconds.
-	s.rate *= max(0, 1-2*passed)
-	if shrinks := float64(s.free-free) / max(passed, nearLook.Seconds()); shrinks > s.rate {
-		s.rate = shrinks
-	}
+	s.rate *= max(0, 1-2*now.Sub(s.at).Seconds())
+	window := now.Sub(s.fromAt)
+	s.rate = max(s.rate, float64(s.from-free)/max(window, rateWindow).Seconds())
 	s.free, s.at = free, now
+	if window >= rateWindow {
+		s.from, s.fromAt = free, now
+	}
 }
 
 func (r *room) hold(now time.Time) {

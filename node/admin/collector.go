@@ -144,6 +144,34 @@ func (n *nodeCollector) replicaFigures() {
 		func(m *node.Metrics) float64 { return float64(m.DiskFreeBytes) })
 	n.gauge("disk_level", "What the node gives up for want of space: 0 nothing to 3 everything.",
 		func(m *node.Metrics) float64 { return float64(m.DiskLevel) })
+	n.diskFigures()
+}
+
+func (n *nodeCollector) diskFigures() {
+	n.flag("disk_held", "Whether the log store is not written to for want of space: 1 or 0.",
+		func(m *node.Metrics) bool { return m.DiskHeld })
+	n.flag("disk_slow", "Whether syncs are slow, so that leaderships move away: 1 or 0.",
+		func(m *node.Metrics) bool { return m.DiskSlow })
+	n.flag("disk_stuck", "Whether a sync does not come back, so that nothing is led: 1 or 0.",
+		func(m *node.Metrics) bool { return m.DiskStuck })
+	n.gauge("sync_seconds", "How long a sync of the log takes, on average.",
+		func(m *node.Metrics) float64 { return m.SyncAverage.Seconds() })
+	n.gauge("sync_worst_seconds", "How long the slowest sync since the start has taken.",
+		func(m *node.Metrics) float64 { return m.SyncWorst.Seconds() })
+	n.gauge("sync_in_flight_seconds", "For how long the sync that is under way has been.",
+		func(m *node.Metrics) float64 { return m.SyncInFlight.Seconds() })
+	n.counter("leaderships_shed_total",
+		"Attempts to give a leadership away because of the disk.",
+		func(m *node.Metrics) float64 { return float64(m.LeadersShed) })
+}
+
+func (n *nodeCollector) flag(name, help string, of func(m *node.Metrics) bool) {
+	n.gauge(name, help, func(m *node.Metrics) float64 {
+		if of(m) {
+			return 1
+		}
+		return 0
+	})
 }
 
 func (n *nodeCollector) workFigures() {

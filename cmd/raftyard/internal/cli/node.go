@@ -73,7 +73,7 @@ func nodesView(nodes []client.Node) view {
 		v.rows = append(v.rows, []string{
 			n.ID.String(), dash(n.State), live, dash(n.HTTP), dash(n.Peer),
 			replicas(n), strconv.Itoa(n.Leaders),
-			dash(n.DiskLevel), free(n), dash(labels(n.Labels)),
+			dash(disk(n)), free(n), dash(labels(n.Labels)),
 			dash(cmp.Or(n.Problem, n.LastError)),
 		})
 	}
@@ -94,6 +94,17 @@ func nodeView(n *client.Node) view {
 	v := nodesView([]client.Node{*n})
 	v.data = n
 	return v
+}
+
+// disk returns how a node's disk is.
+func disk(n *client.Node) string {
+	if n.DiskSpeed == "" || n.DiskSpeed == "ok" {
+		return n.DiskLevel
+	}
+	if n.DiskLevel == "ok" {
+		return n.DiskSpeed
+	}
+	return n.DiskLevel + ", " + n.DiskSpeed
 }
 
 // free returns the free space of a node, when the node has told.
