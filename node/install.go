@@ -248,8 +248,8 @@ func (w *worker) snapshotInstalled(r *replica, in *group.Install) {
 	r.snap.index = in.Index
 	r.own.rotten = false
 	r.schedule(true)
+	w.node.metrics.snapshotsInstalled.Add(1) // before anybody reads what it has brought
 	w.serveReads(r)
-	w.node.metrics.snapshotsInstalled.Add(1)
 	r.note("snapshot of index %d, term %d installed", in.Index, in.Term)
 	w.removeObsolete(r)
 	if r.machine.fault() != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/vfs"
 	"github.com/raftyard/raftyard/internal/world"
 	"github.com/raftyard/raftyard/node/registry"
 	"github.com/raftyard/raftyard/storage"
@@ -123,6 +124,7 @@ func OpenIn(ctx context.Context, cfg Config, w *world.World) (*Node, error) {
 		stopped:  make(chan struct{}),
 		failed:   make(chan struct{}),
 	}
+	s.files = vfs.Guard(s.files, n.fileFailed)
 	n.running, n.cancel = context.WithCancel(context.Background())
 	if err := n.start(ctx, w); err != nil {
 		return nil, errors.Join(err, n.stop())
@@ -352,6 +354,9 @@ func (n *Node) fail(err error) {
 		close(n.failed)
 	})
 }
+
+// fileFailed is called when a file of the node's own could not be written or synced.
+func (n *Node) fileFailed(err error) { n.fail(fmt.Errorf("a file of the node: %w", err)) }
 
 // writeRefused stops a replica whose write makes no sense to the log store.
 func (n *Node) writeRefused(g raftyard.GroupID, err error) {

@@ -34,6 +34,10 @@ func (n *Node) watchSyncs() {
 }
 
 func (n *Node) lookAtSyncs() {
+	if err := n.store.Err(); err != nil {
+		n.fail(fmt.Errorf("log store: %w", err)) // in what it does beside commits
+		return
+	}
 	now := n.world.now()
 	if n.store.Held() {
 		n.slow.wait(now) // for space, not for the disk

@@ -61,6 +61,9 @@ func (a *app) serve(ctx context.Context, cfg config.Config) error {
 	d, err := daemon.Start(ctx, daemon.Options{
 		Config: cfg, Version: version.Version, Logger: logger,
 	})
+	if daemon.DiskFailed(err) {
+		return fmt.Errorf("%w: %w", errDiskFailed, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/raftyard/raftyard/kv"
 	"github.com/raftyard/raftyard/node"
 	"github.com/raftyard/raftyard/node/admin"
+	"github.com/raftyard/raftyard/storage"
 )
 
 // Options say what to run.
@@ -235,6 +236,13 @@ func (d *Daemon) Addr() net.Addr { return d.addr }
 // Failed is closed when the node has stopped because its disk failed; Err of the
 // node then says why.
 func (d *Daemon) Failed() <-chan struct{} { return d.node.Failed() }
+
+// DiskFailed reports whether a start has ended because something could not be written or
+// synced.
+func DiskFailed(err error) bool {
+	return errors.Is(err, storage.ErrFailed) || errors.Is(err, kv.ErrFailed) ||
+		errors.Is(err, syscall.EIO)
+}
 
 // Served receives the reason when the HTTP server ends by itself.
 func (d *Daemon) Served() <-chan error { return d.served }

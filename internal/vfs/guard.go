@@ -1,0 +1,79 @@
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"syscall"
+)
+
+// Guard returns a file system that is the given one, and tells failed of every write and
+// sync that has failed for another reason than that something is or is not there, may not
+// be touched, or has no space. After such an error nobody knows what the disk holds, and to
+// try again proves nothing: the owner of the files stops. Failed may be called from several
+// goroutines, and more than once.
+func Guard(files FS, failed func(error)) FS { return guard{FS: files, failed: failed} }
+
+type guard struct {
+	FS
+
+	failed func(error)
+}
+
+// note tells of an error if it means that the disk has failed.
+func (g guard) note(err error) error {
+	if err != nil && !harmless(err) {
+		g.failed(err)
+	}
+	return err
+}
+
+// harmless reports whether an error says something about what was asked for and not about
+// the disk.
+func harmless(err error) bool {
+	for _, known := range []error{
+		fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, fs.ErrClosed, fs.ErrInvalid,
+		errors.ErrUnsupported, syscall.ENOSPC, syscall.EDQUOT, syscall.ENOTEMPTY,
+		syscall.ENOTDIR, syscall.EISDIR, syscall.EMFILE, syscall.ENFILE, syscall.ENAMETOOLONG,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+func (g guard) file(f File, err error) (File, error) {
+	if err != nil {
+		return nil, g.note(err)
+	}
+	return guardedFile{File: f, guard: g}, nil
+}
+
+func (g guard) MkdirAll(dir string) error           { return g.note(g.FS.MkdirAll(dir)) }
+func (g guard) Create(path string) (File, error)    { return g.file(g.FS.Create(path)) }
+func (g guard) CreateNew(path string) (File, error) { return g.file(g.FS.CreateNew(path)) }
+func (g guard) OpenWrite(path string) (File, error) { return g.file(g.FS.OpenWrite(path)) }
+func (g guard) Rename(from, to string) error        { return g.note(g.FS.Rename(from, to)) }
+func (g guard) Remove(path string) error            { return g.note(g.FS.Remove(path)) }
+func (g guard) RemoveAll(path string) error         { return g.note(g.FS.RemoveAll(path)) }
+func (g guard) SyncDir(dir string) error            { return g.note(g.FS.SyncDir(dir)) }
+
+// A guardedFile is open for writing.
+type guardedFile struct {
+	File
+
+	guard guard
+}
+
+func (f guardedFile) Write(b []byte) (int, error) {
+	n, err := f.File.Write(b)
+	return n, f.guard.note(err)
+}
+
+func (f guardedFile) WriteAt(b []byte, at int64) (int, error) {
+	n, err := f.File.WriteAt(b, at)
+	return n, f.guard.note(err)
+}
+
+func (f guardedFile) Sync() error  { return f.guard.note(f.File.Sync()) }
+func (f guardedFile) Close() error { return f.guard.note(f.File.Close()) }
