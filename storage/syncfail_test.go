@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -152,7 +153,7 @@ func (f *failing) check(s *Store) {
 	for batch := 1; batch < f.acked; batch++ {
 		g, want := f.target(batch), f.entry(batch)
 		es, err := s.Log(g).Entries(want.GetIndex(), want.GetIndex()+1, 1<<20)
-		if err != nil || len(es) != 1 || string(es[0].GetData()) != string(want.GetData()) {
+		if err != nil || len(es) != 1 || !bytes.Equal(es[0].GetData(), want.GetData()) {
 			f.t.Fatalf("sync %d failed: batch %d, entry %d of group %d: %v, %v; %d were "+
 				"acknowledged", f.nth, batch, want.GetIndex(), g, es, err, f.acked)
 		}

@@ -49,14 +49,29 @@ func (g guard) file(f File, err error) (File, error) {
 	return guardedFile{File: f, guard: g}, nil
 }
 
-func (g guard) MkdirAll(dir string) error           { return g.note(g.FS.MkdirAll(dir)) }
-func (g guard) Create(path string) (File, error)    { return g.file(g.FS.Create(path)) }
+// MkdirAll implements [FS].
+func (g guard) MkdirAll(dir string) error { return g.note(g.FS.MkdirAll(dir)) }
+
+// Create implements [FS].
+func (g guard) Create(path string) (File, error) { return g.file(g.FS.Create(path)) }
+
+// CreateNew implements [FS].
 func (g guard) CreateNew(path string) (File, error) { return g.file(g.FS.CreateNew(path)) }
+
+// OpenWrite implements [FS].
 func (g guard) OpenWrite(path string) (File, error) { return g.file(g.FS.OpenWrite(path)) }
-func (g guard) Rename(from, to string) error        { return g.note(g.FS.Rename(from, to)) }
-func (g guard) Remove(path string) error            { return g.note(g.FS.Remove(path)) }
-func (g guard) RemoveAll(path string) error         { return g.note(g.FS.RemoveAll(path)) }
-func (g guard) SyncDir(dir string) error            { return g.note(g.FS.SyncDir(dir)) }
+
+// Rename implements [FS].
+func (g guard) Rename(from, to string) error { return g.note(g.FS.Rename(from, to)) }
+
+// Remove implements [FS].
+func (g guard) Remove(path string) error { return g.note(g.FS.Remove(path)) }
+
+// RemoveAll implements [FS].
+func (g guard) RemoveAll(path string) error { return g.note(g.FS.RemoveAll(path)) }
+
+// SyncDir implements [FS].
+func (g guard) SyncDir(dir string) error { return g.note(g.FS.SyncDir(dir)) }
 
 // A guardedFile is open for writing.
 type guardedFile struct {
@@ -65,15 +80,20 @@ type guardedFile struct {
 	guard guard
 }
 
+// Write implements [File].
 func (f guardedFile) Write(b []byte) (int, error) {
 	n, err := f.File.Write(b)
 	return n, f.guard.note(err)
 }
 
+// WriteAt implements [File].
 func (f guardedFile) WriteAt(b []byte, at int64) (int, error) {
 	n, err := f.File.WriteAt(b, at)
 	return n, f.guard.note(err)
 }
 
-func (f guardedFile) Sync() error  { return f.guard.note(f.File.Sync()) }
+// Sync implements [File].
+func (f guardedFile) Sync() error { return f.guard.note(f.File.Sync()) }
+
+// Close implements [File].
 func (f guardedFile) Close() error { return f.guard.note(f.File.Close()) }

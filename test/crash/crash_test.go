@@ -143,8 +143,8 @@ func TestTeeth(t *testing.T) {
 			l.live(aim{Phase: sayOK, Nth: 400})
 			wals, err := filepath.Glob(filepath.Join(l.orders.Dir, "n1", dir, "*.mem"))
 			wals = slices.DeleteFunc(wals, func(path string) bool {
-				info, err := os.Stat(path)
-				return err == nil && info.Size() == 0 // prepared, and not begun
+				info, serr := os.Stat(path)
+				return serr == nil && info.Size() == 0 // prepared, and not begun
 			})
 			if err != nil || len(wals) == 0 {
 				t.Fatal("there is no write-ahead log: ", err)
