@@ -34,6 +34,7 @@ const (
 	CodeNodeInUse       = "node_in_use"       // it still holds members of groups
 	CodeNodeRemoved     = "node_removed"      // its id is spent
 	CodeNoState         = "no_state"          // it is led by a replica that only has the log
+	CodeSkipped         = "skipped"           // the group has skipped the command's entry
 	CodeUnsupported     = "unsupported"       // the group's kind cannot do it
 	CodeNotImplemented  = "not_implemented"
 	CodeOverloaded      = "overloaded"
@@ -59,7 +60,7 @@ func Codes() []string {
 		CodePrecondition, CodeGroupExists, CodeEpochMismatch, CodeChangeUnderWay,
 		CodeNotReached,
 		CodeTransferFailed, CodeNoQuorum, CodeUnhealthy, CodeNodeInUse, CodeNodeRemoved,
-		CodeNoState, CodeUnsupported, CodeNotImplemented, CodeOverloaded, CodeNoLeader,
+		CodeNoState, CodeSkipped, CodeUnsupported, CodeNotImplemented, CodeOverloaded, CodeNoLeader,
 		CodeNotLeader, CodeNotReady, CodeReplicaStopped, CodeStoreFailed, CodeClosing,
 		CodeDiskFull, CodeTimeout, CodeOutcomeUnknown, CodeClientCancelled, CodeInternal,
 	}

@@ -66,7 +66,9 @@ type Replica struct {
 	Fault    string             `json:"fault,omitempty"`
 	// Quarantine is why it is out of service; nil: it is not.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
-	Error      string      `json:"error,omitempty"`
+	// SnapshotFault is why it could not give a snapshot for another member the last time.
+	SnapshotFault string `json:"snapshot_fault,omitempty"`
+	Error         string `json:"error,omitempty"`
 	// LogOnly: its node does not know the group's kind. It keeps the log and votes,
 	// and has no state.
 	LogOnly bool `json:"log_only,omitempty"`
@@ -79,13 +81,26 @@ type Quarantine struct {
 	Reason string `json:"reason"`
 	Detail string `json:"detail"` // for people
 	// Index is the entry of the log that it is about, in Term; zero: none, or not known.
-	Index uint64    `json:"index,omitempty"`
-	Term  uint64    `json:"term,omitempty"`
-	Since time.Time `json:"since"`
+	Index uint64 `json:"index,omitempty"`
+	Term  uint64 `json:"term,omitempty"`
+	// EntryBytes is the size of that entry, EntryHash the SHA-256 of its first 4096 bytes.
+	EntryBytes int64     `json:"entry_bytes,omitempty"`
+	EntryHash  string    `json:"entry_hash,omitempty"`
+	Since      time.Time `json:"since"`
 	// Votes: it keeps its log and votes; only its state machine stands still.
 	Votes bool `json:"votes,omitempty"`
 	// Events are the last things that happened to it, the oldest first.
 	Events []string `json:"events,omitempty"`
+}
+
+// Poison is an entry of a group's log at which the state machines of a majority fail. See
+// [Client.SkipEntry].
+type Poison struct {
+	Index uint64            `json:"index"`
+	Term  uint64            `json:"term"`
+	Bytes int64             `json:"bytes"`
+	Hash  string            `json:"hash"` // SHA-256 of its first 4096 bytes, hexadecimal
+	Nodes []raftyard.NodeID `json:"nodes"`
 }
 
 // Group is everything about one group.
@@ -96,7 +111,9 @@ type Group struct {
 	NextReplica     uint64 `json:"next_replica"`
 	// Steering is what the leader waits for on its way to the wanted members; empty:
 	// for nothing.
-	Steering string    `json:"steering,omitempty"`
+	Steering string `json:"steering,omitempty"`
+	// Poison is an entry at which the state machines of a majority fail; nil: none.
+	Poison   *Poison   `json:"poison,omitempty"`
 	Replicas []Replica `json:"replicas"`
 }
 

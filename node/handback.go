@@ -15,18 +15,18 @@ import (
 // long without leading it forgets the earlier ones, in election timeouts.
 const maxHandBackPause = 10
 
-// handBack is how a log-only leader gets rid of the leadership.
+// handBack is how a leader that cannot serve its group gets rid of the leadership.
 type handBack struct {
 	ticks int // until the next look
 	wait  int // ticks that follow the next attempt
 	idle  int // ticks without leading
 }
 
-// tickHandBack looks now and then whether a log-only leader can hand over.
+// tickHandBack looks now and then whether a leader that cannot serve can hand over.
 func (w *worker) tickHandBack(r *replica) {
 	h := &r.handBack
 	limit := maxHandBackPause * w.node.cfg.ElectionTicks
-	if !r.machine.logOnly.Load() || r.leader.Role != group.Leader {
+	if !r.cannotServe() || r.leader.Role != group.Leader {
 		if h.idle++; h.idle > limit {
 			*h = handBack{idle: limit}
 		}
@@ -60,8 +60,8 @@ func (w *worker) tickHandBack(r *replica) {
 func (w *worker) bestWithState(r *replica) (best raftyard.ReplicaID) {
 	n, d := w.node, r.meta.State.Descriptor
 	voters := slices.DeleteFunc(d.Voters(), func(m group.Member) bool {
-		return m.ID == r.id || !n.kinds.may(m.Node, d.Kind) || n.isDrained(m.Node) ||
-			!n.conditionOf(m.Node).fit()
+		return m.ID == r.id || n.standstills.has(r.group, m.ID) ||
+			!n.kinds.may(m.Node, d.Kind) || n.isDrained(m.Node) || !n.conditionOf(m.Node).fit()
 	})
 	if len(voters) == 0 {
 		return 0

@@ -89,6 +89,7 @@ func (n *Node) learnKinds() {
 			all = append(all, rec.ID)
 		}
 		n.askForKindsOf(n.running, all)
+		n.learnStandstills()
 	})
 }
 

@@ -57,11 +57,12 @@ type Node struct {
 	conditions conditions
 	silenced   bool // used by watchSyncs alone
 
-	missing    missingKinds
-	stoodStill atomic.Bool // a state machine has failed
-	kinds      kindsOf
-	wishes     chan stateWish
-	unownedLog limiter
+	missing     missingKinds
+	stoodStill  atomic.Bool // a state machine has failed
+	standstills standstills
+	kinds       kindsOf
+	wishes      chan stateWish
+	unownedLog  limiter
 
 	presents    transport.Identity // to others
 	noted       noted

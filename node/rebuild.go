@@ -50,8 +50,12 @@ func (n *Node) mend(
 
 // serveMend serves what another node asks of a replica in quarantine.
 func (n *Node) serveMend(ctx context.Context, kind uint8, b *wire.Reader) ([]byte, error) {
-	if kind == askSkip {
+	switch kind {
+	case askSkip:
 		return n.serveSkip(ctx, b)
+	case askFaulty:
+		from, limit := raftyard.GroupID(b.Uvarint()), b.Uvarint()
+		return jsonAnswer(n.faultyReports(from, int(min(limit, maxPage))), b.Close())
 	}
 	g := raftyard.GroupID(b.Uvarint())
 	local := n.retryLocal

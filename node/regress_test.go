@@ -37,6 +37,9 @@ func (h *hooked) Apply(batch []group.Command) ([]group.Result, error) {
 
 func (h *hooked) Snapshot() (group.Snapshot, error) {
 	s, err := h.list.Snapshot()
+	if h.c.badSource.Load() == uint64(h.env.Node) {
+		panic("no snapshot today")
+	}
 	return hookedSnapshot{s, h.c}, err
 }
 
@@ -66,6 +69,7 @@ func (s hookedSnapshot) WriteTo(w io.Writer) (int64, error) {
 type hooks struct {
 	onApply        atomic.Pointer[func(env group.Env, word string)]
 	panicInWriteTo atomic.Bool
+	badSource      atomic.Uint64 // the node whose state machines give no snapshot
 	destroyed      atomic.Int32
 	failDestroy    atomic.Int32
 	full           [16]atomic.Bool // by node id: its disk is

@@ -94,6 +94,7 @@ type owned struct {
 	handBack  handBack
 	steering  steering
 	health    health
+	source    sourcing
 	leader    group.LeaderChange
 	placed    placed
 }

@@ -93,6 +93,7 @@ type replicaReport struct {
 	Members     []MemberStatus     `json:"m"`
 	Fault       string             `json:"f,omitempty"`
 	Reason      QuarantineReason   `json:"q,omitempty"`
+	Index       uint64             `json:"x,omitempty"` // of the fault
 	Replica     raftyard.ReplicaID `json:"r"`
 	Ailing      ailing             `json:"a"`
 	LogOnly     bool               `json:"o,omitempty"`
@@ -127,7 +128,8 @@ func (r *replica) report() replicaReport {
 		rep.Members = memberStatuses(v.State.Descriptor)
 	}
 	if err := r.fault(); err != nil {
-		rep.Fault, rep.Reason = err.Error(), quarantineOf(err).Reason
+		q := quarantineOf(err)
+		rep.Fault, rep.Reason, rep.Index = err.Error(), q.Reason, q.Index
 	}
 	if !r.serving() {
 		rep.Leads, rep.Leader = false, 0
@@ -154,7 +156,7 @@ func (n *Node) summarize(rec *registry.Group, reps []replicaReport) GroupSummary
 		Voters: rec.Voters, Learners: nonNil(rec.Learners),
 		Members: []MemberStatus{}, Problems: []string{},
 	}
-	var faults []QuarantineReason
+	faults := make(faultsOf)
 	logOnly := false
 	var sick ailing
 	for i := range reps {
@@ -163,7 +165,7 @@ func (n *Node) summarize(rec *registry.Group, reps []replicaReport) GroupSummary
 			continue
 		}
 		if rep.Fault != "" {
-			faults = append(faults, rep.Reason)
+			faults[rep.Replica] = standing{rep.Reason, rep.Index}
 		}
 		if rep.Epoch > s.Epoch {
 			s.Epoch, s.Members = rep.Epoch, rep.Members
@@ -178,14 +180,16 @@ func (n *Node) summarize(rec *registry.Group, reps []replicaReport) GroupSummary
 	}
 	d := group.Descriptor{Epoch: s.Epoch}
 	for _, m := range s.Members {
-		d.Members = append(d.Members, group.Member{Node: m.Node, Role: roleFromString(m.Role)})
+		d.Members = append(d.Members, group.Member{
+			ID: m.Replica, Node: m.Node, Role: roleFromString(m.Role),
+		})
 	}
 	s.addProblem(len(s.Members) == 0, "no_replica")
 	s.addProblem(s.Leader == 0, "no_leader")
 	s.addProblem(d.IsJoint(), "joint")
 	s.addProblem(!d.IsJoint() && !reached(d, *rec) || len(sick.Down) > 0, "under_replicated")
 	s.addProblem(len(sick.Lagging) > 0, "lagging")
-	s.addFault(faults)
+	s.addFault(faults, d)
 	s.addProblem(logOnly, "log_only_leader")
 	return s
 }
@@ -247,6 +251,7 @@ func (n *Node) Group(ctx context.Context, g raftyard.GroupID) (GroupStatus, erro
 	}
 	n.world.all("ask for a replica", asks)
 	st.fillLag()
+	st.fillPoison()
 	return st, nil
 }
 
@@ -325,6 +330,7 @@ func (r *replica) fillStatus(st *RaftStatus) {
 		Epoch: d.Epoch, First: first, Last: last, Commit: s.Commit, Applied: r.applied.Load(),
 		Snapshot: r.snap.index, Bytes: r.log.Bytes(), LogOnly: r.machine.isLogOnly(),
 	}
+	st.SnapshotFault = r.source.fault
 	if err := r.fault(); err != nil {
 		st.Fault, st.Quarantine = err.Error(), r.quarantine()
 	}

@@ -44,6 +44,9 @@ func (n *Node) collectReports(
 	for g, reps := range n.askReports(ctx, recs[0].ID, others) {
 		known[g] = append(known[g], reps...)
 	}
+	for g, reps := range n.othersFaulty(ctx, recs[0].ID) {
+		known[g] = append(known[g], reps...)
+	}
 	return known
 }
 

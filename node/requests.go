@@ -35,6 +35,7 @@ const (
 	// Those that have to do with replicas in quarantine.
 	askRetry   uint8 = 30 // group → ReplicaStatus
 	askRebuild uint8 = 31 // group → ReplicaStatus
+	askFaulty  uint8 = 33 // first group, limit → replica reports
 	askSkip    uint8 = 32 // group, incarnation, index → nothing, when that is committed
 
 

@@ -118,8 +118,14 @@ func (s *snapshotSender) send(ctx context.Context, j *sendJob) {
 	}
 	r.worker.box.control(func() {
 		r.worker.guard(r, "report a snapshot", func() {
-			if err == nil || !mutant.On(mutant.SnapshotLimbo) {
+			switch {
+			case errors.Is(err, errSource):
+				r.worker.sourceFailed(r, j.env.To.Replica, err)
+			case err == nil || !mutant.On(mutant.SnapshotLimbo):
 				r.raft.ReportSnapshot(j.env.To.Replica, err == nil)
+			}
+			if err == nil && j.file == "" {
+				r.sourceWorks()
 			}
 			if errors.Is(err, errRotten) {
 				r.worker.ownRotten(r, j.file)
@@ -150,7 +156,11 @@ func (s *snapshotSender) stream(ctx context.Context, j *sendJob) error {
 		Context:  env.Message.GetContext(),
 		Snapshot: snap,
 	}
-	err = s.node.transport.SendSnapshot(ctx, env, content)
+	source := &sourced{Snapshot: content}
+	err = s.node.transport.SendSnapshot(ctx, env, source)
+	if source.fault != nil {
+		err = source.fault
+	}
 	if cerr := content.Close(); err == nil && cerr != nil {
 		err = fmt.Errorf("close snapshot: %w", cerr)
 	}
@@ -202,6 +212,9 @@ func (n *Node) viewOf(ctx context.Context, r *replica) (group.Snapshot, position
 				return
 			}
 			s, err := m.snapshot()
+			if err != nil {
+				err = fmt.Errorf("%w: %w", errSource, err)
+			}
 			if !h.deliver(taken{s: s, at: m.position, err: err}) && s != nil {
 				n.closeSnapshot(r, s)
 			}

@@ -64,10 +64,16 @@ func TestPoisonedEntryIsSkipped(t *testing.T) {
 			})
 			c.add(1, 1, "a")
 			index := c.poison("bad", 1, 2, 3)
-			if err := c.skip(index-1, false); !errors.Is(err, ErrInvalid) {
+			st, err := c.nodes[4].Group(t.Context(), 1)
+			if p := st.Poison; err != nil || p == nil || p.Index != index || p.Bytes == 0 ||
+				p.Hash == "" || len(p.Nodes) != 3 || !slices.Contains(st.Problems, "poison") {
+				t.Errorf("Group = poison %+v, problems %q, %v; want entry %d of three nodes",
+					st.Poison, st.Problems, err, index)
+			}
+			if err = c.skip(index-1, false); !errors.Is(err, ErrInvalid) {
 				t.Errorf("SkipEntry of an entry that was applied = %v, want ErrInvalid", err)
 			}
-			_, err := c.nodes[1].SkipEntry(t.Context(), 1, Skip{Index: index, Confirm: "not it"})
+			_, err = c.nodes[1].SkipEntry(t.Context(), 1, Skip{Index: index, Confirm: "not it"})
 			if !errors.Is(err, ErrInvalid) {
 				t.Errorf("SkipEntry without the incarnation = %v, want ErrInvalid", err)
 			}

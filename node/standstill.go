@@ -132,6 +132,9 @@ func (n *Node) machineFailed(r *replica, ts []task, err error) bool {
 		}
 	}
 	fault := machineFault(index, term, err)
+	if f, ok := errors.AsType[*faultError](fault); ok && f.index != 0 {
+		f.describeEntry(r.log)
+	}
 	if !r.mayStandStill(fault) {
 		n.stopReplica(r, fault)
 		return false

@@ -66,7 +66,8 @@ type GroupSummary struct {
 	// no_leader, joint (a membership change is halfway), under_replicated (a wanted
 	// member is missing or does not answer), lagging (a member is far behind),
 	// faulty (a replica is in quarantine), damaged (one that has lost something that it
-	// had stored is among those), log_only_leader (the leader has no state machine of
+	// had stored is among those), poison (the state machines of a majority fail at the same
+	// entry), log_only_leader (the leader has no state machine of
 	// the kind, so that requests go through other members).
 	Problems []string `json:"problems"`
 }
@@ -92,6 +93,9 @@ type ReplicaStatus struct {
 	Fault string `json:"fault,omitempty"`
 	// Quarantine says more about that; nil: the replica is not in quarantine.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
+	// SnapshotFault says why its state machine could not give a snapshot for another
+	// member the last time, or is empty.
+	SnapshotFault string `json:"snapshot_fault,omitempty"`
 	// Error says why the node could not be asked, or is empty.
 	Error string `json:"error,omitempty"`
 	// LogOnly: the node has no state machine of the group's kind, so that the replica
@@ -106,7 +110,9 @@ type GroupStatus struct {
 	TrailingEntries uint64 `json:"trailing_entries"`
 	NextReplica     uint64 `json:"next_replica"`
 	// Steering is what the leader waits for on its way to the wanted members, or empty.
-	Steering string          `json:"steering,omitempty"`
+	Steering string `json:"steering,omitempty"`
+	// Poison is an entry at which the state machines of a majority fail; nil: none.
+	Poison   *Poison         `json:"poison,omitempty"`
 	Replicas []ReplicaStatus `json:"replicas"`
 }
 

@@ -177,6 +177,7 @@ func (w *worker) tick() {
 			w.tickOffers(r)
 			w.tickHealth(r)
 			w.tickOwn(r)
+			w.tickSource(r)
 			w.tickHandBack(r)
 			if r.steering.unmet {
 				w.steer(r)

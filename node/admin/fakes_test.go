@@ -160,6 +160,25 @@ func (f *fakeNode) TransferLeader(
 	return f.note("transfer " + id.String() + " " + to.String())
 }
 
+func (f *fakeNode) RetryReplica(
+	_ context.Context, id raftyard.GroupID, at raftyard.NodeID,
+) (node.ReplicaStatus, error) {
+	return node.ReplicaStatus{Node: at}, f.note("retry " + id.String() + " " + at.String())
+}
+
+func (f *fakeNode) RebuildReplica(
+	_ context.Context, id raftyard.GroupID, at raftyard.NodeID,
+) (node.ReplicaStatus, error) {
+	return node.ReplicaStatus{Node: at}, f.note("rebuild " + id.String() + " " + at.String())
+}
+
+func (f *fakeNode) SkipEntry(
+	_ context.Context, id raftyard.GroupID, s node.Skip,
+) (node.Skipped, error) {
+	return node.Skipped{Group: id, Index: s.Index, Term: 3},
+		f.note(fmt.Sprint("skip ", id, " ", s.Index, " ", s.Confirm, " ", s.Force))
+}
+
 func (f *fakeNode) TakeSnapshot(
 	_ context.Context, id raftyard.GroupID,
 ) (node.SnapshotInfo, error) {

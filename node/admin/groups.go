@@ -20,7 +20,8 @@ const (
 // problemWords are what ?problem= may be.
 func problemWords() []string {
 	return []string{
-		anyProblem, "no_leader", "no_replica", "under_replicated", "joint", "faulty", "damaged",
+		anyProblem, "no_leader", "no_replica", "under_replicated", "joint",
+		"faulty", "damaged", "poison",
 		"lagging", "log_only_leader",
 	}
 }

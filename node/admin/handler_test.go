@@ -108,6 +108,23 @@ func TestRoutes(t *testing.T) {
 		},
 		{method: "POST", target: "/v1/groups/7/transfer", body: `{}`, wantStatus: 400},
 		{
+			method: "POST", target: "/v1/groups/7/replicas/2/retry",
+			wantStatus: 200, wantCall: "retry 7 2",
+		},
+		{
+			method: "POST", target: "/v1/groups/7/replicas/2/rebuild",
+			wantStatus: 200, wantCall: "rebuild 7 2",
+		},
+		{method: "POST", target: "/v1/groups/0/replicas/2/rebuild", wantStatus: 400},
+		{method: "POST", target: "/v1/groups/7/replicas/0/retry", wantStatus: 400},
+		{
+			method: "POST", target: "/v1/groups/7/skip", body: `{"index":9,"confirm":"x"}`,
+			wantStatus: 200, wantBody: `{"group":7,"index":9,"term":3}`,
+			wantCall: "skip 7 9 x false",
+		},
+		{method: "POST", target: "/v1/groups/7/skip", body: `{"confirm":"x"}`, wantStatus: 400},
+		{method: "POST", target: "/v1/groups/7/skip", body: `{"index":9}`, wantStatus: 400},
+		{
 			method: "POST", target: "/v1/groups/7/snapshot", wantStatus: 200,
 			wantBody: `"index":9`, wantCall: "snapshot 7",
 		},

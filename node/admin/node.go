@@ -53,6 +53,7 @@ type Replicas interface {
 	TakeSnapshot(ctx context.Context, id raftyard.GroupID) (node.SnapshotInfo, error)
 	RaftStatus(ctx context.Context, id raftyard.GroupID) (node.RaftStatus, error)
 	Hash(ctx context.Context, id raftyard.GroupID, index uint64) (node.HashInfo, error)
+	Menders
 }
 
 // Cluster is the node itself and the nodes it knows.

@@ -92,6 +92,8 @@ func describe(code string) (status int, title string, wait time.Duration) {
 // describeFailure goes on with what is not the request's fault.
 func describeFailure(code string) (status int, title string, wait time.Duration) {
 	switch code {
+	case client.CodeSkipped:
+		return http.StatusConflict, "Skipped", 0
 	case client.CodeOverloaded:
 		return http.StatusTooManyRequests, "Overloaded", 100 * time.Millisecond
 	case client.CodeUnsupported:
@@ -175,6 +177,7 @@ func mappings() []mapping {
 		{node.ErrNotReady, client.CodeNotReady},
 		{node.ErrNoLeader, client.CodeNoLeader},
 		{node.ErrDropped, client.CodeNotLeader},
+		{node.ErrSkipped, client.CodeSkipped},
 		{node.ErrTimeout, client.CodeTimeout},
 		{node.ErrQueryFailed, client.CodeInternal},
 		{context.DeadlineExceeded, client.CodeTimeout},

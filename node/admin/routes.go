@@ -76,6 +76,7 @@ func (h *Handler) groupRoutes() {
 		does: "drop what is remembered of a deleted group",
 	})
 	h.memberRoutes()
+	h.quarantineRoutes()
 	h.handle(http.MethodPost, &route{
 		pattern: one + "/transfer", serve: h.transferLeader, changes: true,
 		does: "hand the leadership over",

@@ -139,6 +139,7 @@ talks to one. Start with a whole cluster in one process:
 		inGroup(adminGroup, a.groupCommand()),
 		inGroup(adminGroup, a.memberCommand()),
 		inGroup(adminGroup, a.leaderCommand()),
+		inGroup(adminGroup, a.replicaCommand()),
 		inGroup(adminGroup, a.snapshotCommand()),
 		inGroup(adminGroup, a.nodeCommand()),
 		inGroup(adminGroup, a.inspectCommand()),

@@ -18,7 +18,8 @@ const mostCompletions = 1000
 // problemWords are what --problem may be.
 func problemWords() []string {
 	return []string{
-		"any", "no_leader", "no_replica", "under_replicated", "joint", "faulty", "damaged",
+		"any", "no_leader", "no_replica", "under_replicated", "joint",
+		"faulty", "damaged", "poison",
 		"lagging",
 		"log_only_leader",
 	}

@@ -18,7 +18,8 @@ import (
 func (a *app) groupCommand() *cobra.Command {
 	cmd := parent("group", "List, show, create and delete groups",
 		a.groupListCommand(), a.completeGroup(a.groupShowCommand()), a.groupCreateCommand(),
-		a.completeGroup(a.groupDeleteCommand()), a.groupForgetCommand())
+		a.completeGroup(a.groupDeleteCommand()), a.groupForgetCommand(),
+		a.groupSkipCommand())
 	a.flags.add(cmd, a.env)
 	return cmd
 }
@@ -127,6 +128,10 @@ func groupView(g *client.Group) view {
 		dash(join(g.Voters)), dash(join(g.Learners)), g.SnapshotEntries, g.TrailingEntries)
 	if len(g.Problems) > 0 {
 		text += "problems: " + strings.Join(g.Problems, ", ") + "\n"
+	}
+	if p := g.Poison; p != nil {
+		text += fmt.Sprintf("poison: entry %d of term %d, %d bytes, SHA-256 %s of the first 4096; "+
+			"see 'raftyard group skip'\n", p.Index, p.Term, p.Bytes, p.Hash)
 	}
 	if g.Steering != "" {
 		text += "the leader: " + g.Steering + "\n"
