@@ -44,7 +44,8 @@ func (n *Node) message(from *transport.Identity, env *transport.Envelope) {
 	switch {
 	case r == nil || !n.addressed(r, env):
 		n.strangeMessage(env)
-	case n.misplaced(r, from, env) || n.waitsToFound(r):
+	case n.misplaced(r, from, env) || n.waitsToFound(r) ||
+		n.isHeld(r, from.Node, isCandidate(env.Message)):
 		n.metrics.messagesRefused.Add(1)
 	case n.fromRemoved(r, env):
 		n.answer(env, transport.NoticeRemoved, r.remainsOf(r.view.Load().State))
@@ -224,6 +225,9 @@ func (h *handler) HandleSnapshot(
 	}
 	if h.disk.current() >= DiskSoft {
 		return fmt.Errorf("node %d: %w", h.cfg.ID, ErrDiskFull)
+	}
+	if r := h.replica(env.Group); r != nil && h.isHeld(r, from.Node, false) {
+		return errStarting
 	}
 	err := h.receiveSnapshot(ctx, from, env, body)
 	if err != nil && !errors.Is(err, context.Canceled) {

@@ -69,6 +69,7 @@ type Node struct {
 	foreignLog  limiter
 	directories atomic.Pointer[directories]
 	newcomers   newcomers
+	witnesses   witnesses
 	founding    founding
 
 	systemReplica atomic.Uint64 // id of the latest replica of the system group
@@ -178,6 +179,7 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 		return err
 	}
 	n.refreshDirectories()
+	n.beginWitnesses()
 	if in != nil && in.Opened != nil {
 		in.Opened(n.Examine)
 	}
@@ -198,6 +200,7 @@ func (n *Node) work(simulated bool) {
 	n.beside("drain", func() { n.world.every(n.running, handoffEvery, n.giveAway) })
 	n.beside("keep", n.keeper.pokeNowAndThen)
 	n.beside("founding", n.becomeKnown)
+	n.beside("witnesses", n.askWitnesses)
 	n.beside("newcomers", n.welcomeNewcomers)
 	n.beside("disk", n.watchDisk)
 	n.beside("conditions", n.askConditions)

@@ -50,6 +50,9 @@ func (w *worker) tickRaft(r *replica) {
 	} else {
 		r.leaderless.Add(1)
 	}
+	if !w.node.isVouched(r) {
+		return // it must not stand for election yet
+	}
 	if r.hearing.tick(w.node.cfg.ElectionTicks, w.node.ups.Load(), leads) {
 		r.raft.Tick()
 	}

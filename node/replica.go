@@ -49,6 +49,9 @@ type replica struct {
 	applied       atomic.Uint64
 	appliedPosted atomic.Bool // it stands in the worker's mailbox
 
+	// old: it was there when the node started. Set before anybody is heard.
+	old bool
+
 	// receiving: a state for a replica without a state machine is coming in.
 	receiving atomic.Bool
 

@@ -38,8 +38,9 @@ const (
 	askFaulty  uint8 = 33 // first group, limit → replica reports
 	askSkip    uint8 = 32 // group, incarnation, index → nothing, when that is committed
 
-
 	askDisk uint8 = 40 // → condition of the disk
+
+	askRemembered uint8 = 50 // first group → next one, what is remembered of the asker
 )
 
 // remoteCodes give the errors of this package that travel between nodes their
@@ -63,14 +64,16 @@ func (h *handler) HandleRequest(
 	if err := h.accept(from); err != nil {
 		return nil, encodeError(err)
 	}
-	answer, err := h.serve(ctx, kind, wire.NewReader(body))
+	answer, err := h.serve(ctx, &from, kind, wire.NewReader(body))
 	if err != nil {
 		return nil, encodeError(err)
 	}
 	return answer, nil
 }
 
-func (n *Node) serve(ctx context.Context, kind uint8, r *wire.Reader) ([]byte, error) {
+func (n *Node) serve(
+	ctx context.Context, from *transport.Identity, kind uint8, r *wire.Reader,
+) ([]byte, error) {
 	if n.isClosing() {
 		return nil, fmt.Errorf("%w: node %d", ErrClosed, n.cfg.ID)
 	}
@@ -115,6 +118,8 @@ func (n *Node) serve(ctx context.Context, kind uint8, r *wire.Reader) ([]byte, e
 		return nil, n.serveForget(ctx, r)
 	case askHolding:
 		return n.serveHolding(ctx, r)
+	case askRemembered:
+		return n.serveRemembered(ctx, from, r)
 	default:
 		return n.serveMend(ctx, kind, r)
 	}

@@ -22,7 +22,7 @@ func (n *Node) registryChanged() {
 // the clock it would take more than a second.
 func (n *Node) bootstrapElection() {
 	r := n.replica(raftyard.SystemGroup)
-	if r == nil || !r.serving() || n.waitsToFound(r) {
+	if r == nil || !r.serving() || n.waitsToFound(r) || !n.isVouched(r) {
 		return
 	}
 	r.worker.box.control(func() {

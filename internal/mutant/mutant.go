@@ -79,6 +79,9 @@ const (
 	// EpochIgnored: what a replica knows of the members is believed however old it is. It
 	// tells whoever is not among them that they were removed, and they go.
 	EpochIgnored
+	// WitnessIgnored: what others remember of a replica's promises is not compared with
+	// what it has.
+	WitnessIgnored
 	// NumBugs is how many there are, None included.
 	NumBugs
 )
@@ -110,6 +113,7 @@ var names = [NumBugs]string{
 	WipedVotes:       "WipedVotes",
 	LostMemberVotes:  "LostMemberVotes",
 	EpochIgnored:     "EpochIgnored",
+	WitnessIgnored:   "WitnessIgnored",
 }
 
 // String returns the bug's name.

@@ -24,6 +24,11 @@ func TestMutants(t *testing.T) {
 				fmt.Fprintf(&table, "%-20s script\n", b)
 				return
 			}
+			if b == mutant.WitnessIgnored { // what others must remember cannot be left to dice
+				wantFoundByPeers(t)
+				fmt.Fprintf(&table, "%-20s script\n", b)
+				return
+			}
 			r, seeds := hunt(t)
 			if r == nil {
 				t.Fatalf("it is not found within %d seeds", seeds)
@@ -46,6 +51,19 @@ func wantFoundInInstall(t *testing.T) {
 	for n := uint64(1); n <= syncsOfAnInstall; n++ {
 		if broken, _ := crashInInstall(t, n); broken != nil {
 			t.Logf("sync %d: %v", n, broken)
+			return
+		}
+	}
+	t.Fatal("it is not found")
+}
+
+// wantFoundByPeers demands that a bug is found when a node has forgotten something that
+// only its peers know.
+func wantFoundByPeers(t *testing.T) {
+	t.Helper()
+	for seed := range uint64(forgetfulSeeds) {
+		if broken := forgets(t, seed+1, false); broken != nil {
+			t.Logf("seed %d: %v", seed+1, broken)
 			return
 		}
 	}

@@ -136,7 +136,7 @@ func (c *Checker) Crashed(node raftyard.NodeID, loss Loss) {
 		s.shown, s.log = false, nil
 		s.machine.open = false
 	}
-	if loss == LostSome {
+	if loss == LostSome || loss == LostUnseen {
 		c.anyLoss = true
 	}
 	if loss == LostAll {

@@ -60,6 +60,9 @@ const (
 	// LostSome: the disk has lied, or was damaged. Each replica must either have
 	// all that it promised, or be shown as stopped.
 	LostSome
+	// LostUnseen: the disk has lied, and shows no trace of it. The others know, and tell it
+	// before it can do any harm.
+	LostUnseen
 	// LostAll: the directory was wiped. No replica comes back under its id.
 	LostAll
 )

@@ -87,7 +87,7 @@ func (c *Checker) notePromises(s *replicaState, now sight) {
 	if now.members <= now.applied { // nothing is applied before the members of it are saved
 		p.members = max(p.members, now.members)
 	}
-	if p.ack.index == 0 || p.ack.replaced {
+	if p.ack.index == 0 || p.ack.replaced || s.unseen {
 		return
 	}
 	if term, state := termAt(s.log, p.ack.index); state == beyond ||
@@ -136,6 +136,16 @@ func (s *replicaState) unkept() string {
 		return fmt.Sprintf("commit %d is durable, but %d was", hs.commit, p.commit)
 	case last < p.safe:
 		return fmt.Sprintf("the log ends at %d, but %d was durable and committed", last, p.safe)
+	}
+	return s.unkeptEntries(hs.term)
+}
+
+// unkeptToOthers is unkept for what others have been told.
+func (s *replicaState) unkeptToOthers() string {
+	hs := hardStateOf(s.log)
+	vote, known := s.promised.votes.get(hs.term)
+	if hs.term < s.promised.term || known && vote != 0 && vote != hs.vote {
+		return "its term or its vote is gone"
 	}
 	return s.unkeptEntries(hs.term)
 }

@@ -13,6 +13,8 @@ func (c *Checker) reopen(n *nodeState, s *replicaState, r *Replica) {
 	case why == "" || s.excused || s.lost && !r.Serving:
 	case n.loss == LostNothing:
 		c.fail(NoRegress, "%v has broken a promise: %s", s, why)
+	case r.Serving && n.loss == LostUnseen:
+		s.unseen = s.unkeptToOthers() != ""
 	case r.Serving:
 		s.lost = true
 		c.fail(Quarantine, "%v serves after a loss, though %s", s, why)

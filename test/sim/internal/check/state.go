@@ -68,8 +68,9 @@ type replicaState struct {
 	home  home
 
 	// shown: its running node has it. dead: it was destroyed. lost: it has not kept
-	// its promises, and is out for ever. excused: it was broken on purpose.
-	shown, dead, lost, excused bool
+	// its promises, and is out for ever. excused: it was broken on purpose. unseen: it has
+	// lost promises and cannot know before others tell.
+	shown, dead, lost, excused, unseen bool
 
 	seen  sight
 	state group.State // the members, as last seen

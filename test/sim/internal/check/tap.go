@@ -65,6 +65,9 @@ func (c *Checker) checkSilence(s *replicaState, m *raftpb.Message) {
 	case s.lost:
 		c.fail(Quarantine, "%v sends %v to %d, though it has lost what it had promised to keep",
 			s, m.GetType(), m.GetTo())
+	case s.unseen && m.GetType() != raftpb.MsgPreVote && m.GetType() != raftpb.MsgPreVoteResp:
+		c.fail(Quarantine, "%v sends %v to %d, though it has lost what it had promised to keep, "+
+			"and others remember", s, m.GetType(), m.GetTo())
 	case s.shown && !s.seen.serving:
 		c.fail(Quarantine, "%v sends %v to %d though it is stopped", s, m.GetType(), m.GetTo())
 	}
