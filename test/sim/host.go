@@ -56,8 +56,9 @@ type host struct {
 	slow      time.Duration // what a sync takes at the most, beyond the usual
 	failSync  bool          // the next sync fails
 	broken    bool          // a sync has failed since the start
-	trip      uint64        // it crashes in so many syncs, if not zero
+	trip      uint64        // it crashes in so many syncs or removals, if not zero
 	tripFor   time.Duration // and is down for so long then
+	tripIn    string        // only what happens to files below this counts
 	ambush    time.Duration // it crashes so soon after it next gets a snapshot, if not zero
 
 	commits int // of its disk before this start
@@ -91,7 +92,7 @@ func (h *host) beforeSync(what string) error {
 	if strings.HasSuffix(what, "/sequence") {
 		h.noted[0], h.noted[1] = h.noted[1], h.disk.Stats().Commits
 	}
-	h.stumble()
+	h.stumble(what)
 	d := time.Duration(0)
 	for _, most := range []time.Duration{h.w.setup.syncTime, h.slow} {
 		if most > 0 {
@@ -109,9 +110,9 @@ func (h *host) beforeSync(what string) error {
 	return nil
 }
 
-// stumble ends the node in a sync if this is the one.
-func (h *host) stumble() {
-	if h.trip == 0 {
+// stumble ends the node in what it does to its disk if this is the one.
+func (h *host) stumble(what string) {
+	if h.trip == 0 || !strings.Contains(what, h.tripIn) {
 		return
 	}
 	if h.trip--; h.trip > 0 {
@@ -162,7 +163,7 @@ func (h *host) start() {
 	dice := nodeDice{newDice(h.w.cfg.Seed, streamDisks+2*uint64(h.id)+1+h.starts<<32)}
 	in := &world.World{
 		Turns: st, Dice: dice,
-		Disk: world.Disk{Files: h.disk.Files(), OpenDB: h.disk.OpenDB},
+		Disk: world.Disk{Files: h.files(), OpenDB: h.disk.OpenDB},
 		Listen: func(cfg transport.Config) (world.Carrier, error) {
 			return h.w.net.Listen(st, cfg), nil
 		},
@@ -189,7 +190,7 @@ func (h *host) config() node.Config {
 	}
 	kinds := make(map[string]group.Factory, len(of))
 	for name, kind := range of {
-		kinds[name] = kind(h.disk.Files())
+		kinds[name] = kind(h.files())
 	}
 	c := node.Config{
 		ID: h.id, Dir: "/data", Cluster: "sim", Kinds: kinds,
