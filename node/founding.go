@@ -21,6 +21,8 @@ import (
 // is asked after a wipe by as many is asked by one that knows. A founder that comes later,
 // when not so many are there any more, is registered by those who lead by then; the first
 // directory that is registered is the one that may take part.
+//
+// Of two founders only one votes, and each of them waits for the other.
 
 const (
 	// foundingEvery is how often a founder asks whether it is known.
@@ -47,16 +49,25 @@ func (n *Node) beginFounding(r *replica) {
 		len(n.otherFounders()) > 0 && !mutant.On(mutant.WipedVotes))
 }
 
-// otherFounders are the nodes that vote in the system group from its beginning.
+// otherFounders are the other nodes that vote in the system group from its beginning; for
+// the only one that does, of two, the one that does not: it knows, too, who was there
+// before.
 func (n *Node) otherFounders() []raftyard.NodeID {
-	var ids []raftyard.NodeID
+	var voters, all []raftyard.NodeID
 	d := n.systemDescriptor()
 	for _, m := range d.Members {
-		if m.Role == group.Voter && m.Node != n.cfg.ID {
-			ids = append(ids, m.Node)
+		if m.Node == n.cfg.ID {
+			continue
+		}
+		all = append(all, m.Node)
+		if m.Role == group.Voter {
+			voters = append(voters, m.Node)
 		}
 	}
-	return ids
+	if len(voters) == 0 {
+		return all
+	}
+	return voters
 }
 
 // becomeKnown asks the other founders until this node may take part.
