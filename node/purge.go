@@ -113,12 +113,19 @@ func (n *Node) purgeMachine(p *purge, m *machine) {
 	// Whoever still writes into the directory has done so when the purge has ended, also
 	// when it has failed: the next attempt knows nothing of them.
 	m.whenFree(func() {
-		if !done && err == nil {
+		switch {
+		case err != nil:
+			n.dropSnapshots(m.env.Dir)
+		case !done:
 			err = n.removeDir(m.env.Dir)
 		}
 		n.purgeEnded(p, err)
 	})
 }
+
+// dropSnapshots deletes what this node itself has put into the directory of a replica that
+// is destroyed. The rest belongs to a state machine, which may be missing for a long time.
+func (n *Node) dropSnapshots(dir string) { n.sweepFiles(dir, meta{}) }
 
 // destroyMachine has a state machine delete what it has stored outside its directory.
 func (n *Node) destroyMachine(p *purge, m *machine) error {
