@@ -369,6 +369,12 @@ func TestSnapshots(t *testing.T) {
 			r.set(func(f *Faults) { f.ChunkDelay = 50 * time.Millisecond })
 			r.s.After(100*time.Millisecond, func() { r.set(func(f *Faults) { f.Cut = true }) })
 		}, want: transport.ErrUnknown},
+		{name: "cut for moments", prepare: func(r *rig) {
+			r.set(func(f *Faults) { f.Jitter = 50 * time.Millisecond })
+			for at := 110 * time.Millisecond; at < time.Second; at += 7 * time.Millisecond {
+				r.s.After(at, func() { r.set(func(f *Faults) { f.Cut = !f.Cut }) })
+			}
+		}, whole: true},
 		{name: "receiver dies", prepare: func(r *rig) {
 			r.set(func(f *Faults) { f.ChunkDelay = 50 * time.Millisecond })
 			r.s.After(100*time.Millisecond, func() { r.crash() })
