@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,6 +118,9 @@ func (w *World) measureFiles(h *host) {
 		if strings.HasSuffix(dir, ".left") {
 			continue // a note of what is still to be deleted
 		}
+		if h.lacks && !h.uses(dir) {
+			continue // it waits for the state machine of a replica that is no more
+		}
 		names, err := files.ReadDir(path.Join(root, dir))
 		if err != nil {
 			w.fail("files", err)
@@ -131,4 +135,11 @@ func (w *World) measureFiles(h *host) {
 		w.check.Measured(fmt.Sprintf("the number of snapshots in %s of node %d", dir, h.id),
 			int64(snapshots), maxSnapshots)
 	}
+}
+
+// uses reports whether a directory is that of a replica that there is.
+func (h *host) uses(dir string) bool {
+	return slices.ContainsFunc(h.seen.Replicas, func(r world.Replica) bool {
+		return dir == fmt.Sprintf("%d-%s-%d", r.Group, r.Incarnation.String()[:8], r.ID)
+	})
 }

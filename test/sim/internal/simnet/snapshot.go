@@ -26,7 +26,7 @@ type stream struct {
 
 	chunks  [][]byte // that have arrived
 	flying  []parcel // in the order in which they arrive
-	whole   bool // the last chunk has arrived
+	whole   bool     // the last chunk has arrived
 	aborted error
 	arrival int64
 
