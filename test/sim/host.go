@@ -309,40 +309,6 @@ func (h *host) streamed() {
 	})
 }
 
-// stop closes the node in order.
-func (h *host) stop() {
-	if h.state != running {
-		return
-	}
-	h.state = stopping
-	h.log("closes", "")
-	st, n := h.st, h.node
-	st.Go("close", func() {
-		ctx, cancel := st.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		err := n.Close(ctx)
-		h.w.turns.After(0, func() {
-			if h.st == st && h.state == stopping {
-				h.closed(err)
-			}
-		})
-	})
-}
-
-// closed hears that the node has closed.
-func (h *host) closed(err error) {
-	if err != nil && !h.broken {
-		h.w.fail("closes", fmt.Errorf("node %d: close: %w", h.id, err))
-	}
-	for _, name := range h.st.Processes() {
-		if name != "watch" && name != callProcess {
-			h.w.leaks = append(h.w.leaks, fmt.Sprintf("node %d: process %s", h.id, name))
-		}
-	}
-	h.log("is closed", "")
-	h.crash((*simdisk.Disk).Kill, check.LostNothing)
-}
-
 // look examines the node.
 func (h *host) look() {
 	if h.examine == nil {

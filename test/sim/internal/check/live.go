@@ -158,7 +158,7 @@ func (g *groupState) leader() *replicaState {
 
 // starves reports whether a replica needs a state that nobody has who is awake: the state
 // machines that have it are those of other starts.
-func (g *groupState) starves(s *replicaState, leader *replicaState) bool {
+func (g *groupState) starves(s, leader *replicaState) bool {
 	return s != nil && s.shown && s.seen.last+1 < leader.seen.durableFirst && g.sleeps()
 }
 
