@@ -27,6 +27,8 @@ type groupInfo struct {
 	contests    int             // so many create and delete it
 	stillborn   bool            // the directory in which it was to begin is lost
 	forced      bool            // one that came before was deleted by force
+	asked       int             // so often somebody has asked for other members
+	forget      bool            // it was deleted, and is to be forgotten
 
 	wish node.Members      // what its members were last asked to be
 	last map[string]string // a value that each key has had
@@ -152,6 +154,7 @@ func (w *World) admin(fn func(context.Context, *node.Node) error) error {
 // known if it was alone, and has succeeded: what was asked before is then too late.
 func (w *World) setMembers(g *groupInfo, m node.Members) error {
 	g.wish, g.unsure = m, true
+	g.asked++
 	err := w.admin(func(ctx context.Context, n *node.Node) error {
 		_, err := n.SetMembers(ctx, g.id, m, false)
 		return err
@@ -201,6 +204,7 @@ func (w *World) settle() (done func() bool) {
 			if !g.gone {
 				w.wanted(g)
 			}
+			w.settleForgotten(g)
 		})
 	}
 	return func() bool { return left == 0 }

@@ -70,6 +70,9 @@ type Counts struct {
 	Returned  int // nodes that were taken in again after their disk was lost
 	Joins     int // nodes that have joined
 	Moves     int // nodes that have come back at another address
+	Attached  int // nodes that were attached to a group
+	Detached  int // nodes that were detached from one, without residue
+	Forgotten int // deleted groups that were forgotten
 	Lacking   int // starts of nodes that do not know the kinds
 	Stateless int // terms in which a replica without a state machine has led
 	Checked   check.Tally
@@ -86,6 +89,8 @@ func (c *Counts) add(o Counts) {
 	c.Reverts, c.Clocks, c.Recreate = c.Reverts+o.Reverts, c.Clocks+o.Clocks, c.Recreate+o.Recreate
 	c.Forced, c.Returned = c.Forced+o.Forced, c.Returned+o.Returned
 	c.Joins, c.Moves = c.Joins+o.Joins, c.Moves+o.Moves
+	c.Attached, c.Detached = c.Attached+o.Attached, c.Detached+o.Detached
+	c.Forgotten += o.Forgotten
 	c.Checked.Add(o.Checked)
 }
 
