@@ -37,6 +37,9 @@ func (n *Node) admit(peer transport.Identity) *transport.RefusalError {
 		return refused(transport.RefusedUnknown, "there is no node %d in the cluster", from.Node)
 	case !known && dir.Current.IsZero():
 		return nil // this node may not know it yet
+	case n.founding.waits.Load() && rec.Store.IsZero() && !dir.Current.IsZero() &&
+		dir.Current != from.Store:
+		return nil // it may know this node. That is all that is taken from it: it is not noted.
 	case !dir.Current.IsZero() && dir.Current != from.Store:
 		return n.refuseNewcomer(from, dir.Current, known)
 	}
@@ -93,8 +96,7 @@ func (n *Node) accept(peer transport.Identity) error {
 	}
 	// What this node does about a message must not outlive its knowing of the start
 	// that has sent it.
-	return fmt.Errorf("%w: node %d has just started, and that is not noted yet",
-		errStarting, peer.Node)
+	return fmt.Errorf("%w: start %d of node %d is not noted", errStarting, from.Boot, from.Node)
 }
 
 func refused(code transport.RefusalCode, format string, args ...any) *transport.RefusalError {

@@ -206,7 +206,8 @@ func (n *Node) replaceStore(id raftyard.NodeID, old, store raftyard.StoreID) {
 	if rec, ok := n.registry.Node(id); ok && rec.Store.IsZero() {
 		// Nobody has said so to the registry, but that it had this one is noted here.
 		rec.Store = old
-		if err := n.setNode(ctx, registry.SetNode{Node: rec, IfAbsent: true}); err != nil {
+		set := registry.SetNode{Node: rec, IfAbsent: true, Late: true}
+		if err := n.setNode(ctx, set); err != nil {
 			n.logger.Warn("register the directory that is lost", nodeAttr(id), errAttr(err))
 			return
 		}

@@ -35,7 +35,7 @@ func (c SetNode) apply(st *state) Result {
 		n.Boot = 0 // nobody can say of which directory this is a start
 	}
 	if n.First.IsZero() {
-		n.First = n.Store
+		n.First = c.first()
 	}
 	if known && old.equal(n) {
 		return Result{Code: OK, Node: *old}
@@ -45,6 +45,22 @@ func (c SetNode) apply(st *state) Result {
 		return Result{Code: Created, Node: *n}
 	}
 	return Result{Code: OK, Node: *n}
+}
+
+// first is the first directory of a node that has not had any before.
+func (c SetNode) first() Store {
+	if c.Late && !c.Node.Store.IsZero() {
+		return nowhere()
+	}
+	return c.Node.Store
+}
+
+// nowhere is a directory that no node has.
+func nowhere() (s Store) {
+	for i := range s {
+		s[i] = 0xff
+	}
+	return s
 }
 
 // refuses returns the result of a command that would make n, which is registered,

@@ -58,7 +58,7 @@ func TestFormats(t *testing.T) {
 				}
 				return run(t, r, EncodeSetNode(SetNode{
 					Node: n, IfAbsent: d.HasArg("if-absent"), IfPresent: d.HasArg("if-present"),
-					Sparse: d.HasArg("sparse"),
+					Sparse: d.HasArg("sparse"), Late: d.HasArg("late"),
 				}))
 			case "state":
 				return run(t, r, EncodeSetNodeState(SetNodeState{

@@ -146,6 +146,8 @@ func (m *model) setNode(c SetNode) Code {
 		return Invalid
 	case n.Store == (Store{}):
 		n.Store, n.Boot = old.Store, old.Boot
+	case old.Store == (Store{}) && c.Late:
+		n.First = Store(slices.Repeat([]byte{0xff}, len(n.First)))
 	case old.Store == (Store{}):
 		n.First = n.Store
 	case old.Store != n.Store:
@@ -350,6 +352,7 @@ func (m *machine) SetNode(t *rapid.T) {
 		IfAbsent:  rapid.Bool().Draw(t, "if absent"),
 		IfPresent: rapid.IntRange(0, 3).Draw(t, "if present") == 0,
 		Sparse:    rapid.Bool().Draw(t, "sparse"),
+		Late:      rapid.Bool().Draw(t, "late"),
 	}
 	c.Node.Store = genStore.Draw(t, "store")
 	c.Node.Boot = rapid.Uint64Range(0, 3).Draw(t, "boot")

@@ -251,6 +251,25 @@ func TestSparse(t *testing.T) {
 	}
 }
 
+// TestLate: what a founding node that comes late was founded with is in no directory.
+func TestLate(t *testing.T) {
+	r := withNodes(t, 2)
+	late := node(1)
+	late.Store, late.Boot = Store{1}, 1
+	res := apply(t, r, EncodeSetNode(SetNode{Node: late, Late: true}))
+	if first := res.Node.First; res.Code != OK || first.IsZero() || first == late.Store {
+		t.Errorf("a late node = %v, its first directory is %v", res.Code, first)
+	}
+	known := node(2)
+	known.Store, known.Boot = Store{2}, 1
+	apply(t, r, EncodeSetNode(SetNode{Node: known}))
+	known.Boot = 2
+	res = apply(t, r, EncodeSetNode(SetNode{Node: known, Late: true}))
+	if res.Code != OK || res.Node.First != known.Store {
+		t.Errorf("one that has had a directory = %v, its first is %v", res.Code, res.Node.First)
+	}
+}
+
 func TestReplaceStore(t *testing.T) {
 	r := withNodes(t, 2)
 	n := node(1)

@@ -35,7 +35,8 @@ type Node struct {
 	Store Store
 
 	// First is the first directory that was registered for the node, zero while
-	// none was. It never changes.
+	// none was. It never changes. It is one that no node has, all bits set, if the node
+	// founds the cluster and came late; see [SetNode].
 	First Store
 
 	// Boot counts the starts of Store: it is the latest that was registered. It
