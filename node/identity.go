@@ -33,18 +33,16 @@ func (n *Node) admit(peer transport.Identity) *transport.RefusalError {
 	case rec.State == registry.NodeRemoved:
 		return refused(transport.RefusedRemoved,
 			"node %d was removed from the cluster, and its id is not used again", from.Node)
-	case !known && n.lifecycle.isFresh():
-		return refused(transport.RefusedUnknown, "there is no node %d in the cluster", from.Node)
 	case !known && dir.Current.IsZero():
-		return nil // this node may not know it yet
-	case n.founding.waits.Load() && rec.Store.IsZero() && !dir.Current.IsZero() &&
-		dir.Current != from.Store:
+		return n.admitStranger(from.Node)
+	case dir.Current.IsZero() || dir.Current == from.Store:
+		n.newcomers.heard(from.Node, n.world.now)
+		return n.admitStart(from, &rec)
+	case n.founding.waits.Load() && rec.Store.IsZero():
 		return nil // it may know this node. That is all that is taken from it: it is not noted.
-	case !dir.Current.IsZero() && dir.Current != from.Store:
+	default:
 		return n.refuseNewcomer(from, dir.Current, known)
 	}
-	n.newcomers.heard(from.Node, n.world.now)
-	return n.admitStart(from, &rec)
 }
 
 // admitStart compares a start of the directory that a node is known with, or of the first
@@ -88,10 +86,12 @@ func (n *Node) accept(peer transport.Identity) error {
 		return fmt.Errorf("%w: %s", kind, ref.Text)
 	}
 	from := knownOf(peer)
-	if n.noted.of(from.Node).is(from) || mutant.On(mutant.WipedVotes) {
+	noted := n.noted.of(from.Node)
+	if noted.is(from) || mutant.On(mutant.WipedVotes) {
 		return nil
 	}
-	if _, known := n.registry.Node(from.Node); !known || n.replica(raftyard.SystemGroup) == nil {
+	_, known := n.registry.Node(from.Node)
+	if !known && noted.Store.IsZero() || n.replica(raftyard.SystemGroup) == nil {
 		return nil // whoever is unknown is not noted, and nobody before there is a place for it
 	}
 	// What this node does about a message must not outlive its knowing of the start

@@ -62,6 +62,7 @@ type Node struct {
 	foreignLog  limiter
 	directories atomic.Pointer[directories]
 	newcomers   newcomers
+	strangers   strangers
 	founding    founding
 
 	systemReplica atomic.Uint64 // id of the latest replica of the system group

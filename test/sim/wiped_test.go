@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/node"
 )
 
 // wipeWhole takes the disk of a node, and returns the replica ids that it had.
@@ -109,4 +111,76 @@ func TestWipedTwice(t *testing.T) {
 			backWhole(s, 1, wipeWhole(s, 1))
 		})
 	}
+}
+
+// TestReplacedLeader lets the system group be led by a node that has been replaced, and
+// another node come back that has not heard of that: it must listen to who leads. If it has
+// been started anew meanwhile it is not ready before it does.
+func TestReplacedLeader(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restarted %t", restarted), func(t *testing.T) {
+			s := Start(t, Config{Seed: 3, Nodes: 5, Groups: 1})
+			s.Until("node 1 can be done without", func() bool { return s.w.dispensable(1) })
+			s.Isolate(5)
+			replaceAndLead(s, 1)
+			if restarted {
+				s.Crash(5)
+				s.Restart(5)
+				s.Run(time.Second)
+			}
+			s.Heal()
+			s.Until("node 5 hears it", func() bool {
+				return s.Leader(0) == 1 && s.Applied(5, 0) == s.Applied(1, 0)
+			})
+		})
+	}
+}
+
+// TestUnknownLeader lets the system group be led by a node that was let in while another one
+// was cut off: that one must listen to a node that it has never heard of.
+func TestUnknownLeader(t *testing.T) {
+	s := Start(t, Config{Seed: 4, Nodes: 3, Guests: 2, Groups: 1})
+	s.Isolate(3)
+	for _, id := range []raftyard.NodeID{4, 5} {
+		joins := s.w.counts.Joins
+		s.Inject(Fault{Kind: Join, Node: id})
+		s.Until("it has joined", func() bool { return s.w.counts.Joins > joins })
+		s.Isolate(3)
+	}
+	s.Until("it votes", func() bool {
+		r, ok := s.replica(4, 0)
+		m, member := r.State.Descriptor.MemberOn(4)
+		return ok && member && m.Role == group.Voter
+	})
+	leads(s, 4)
+	s.Heal()
+	s.Until("node 3 hears it", func() bool {
+		return s.Leader(0) == 4 && s.Applied(3, 0) == s.Applied(4, 0)
+	})
+}
+
+// replaceAndLead wipes a node, and has it lead the system group when it is back.
+func replaceAndLead(s *Script, id raftyard.NodeID) {
+	h := s.w.host(id)
+	h.downUntil = s.Time() + 10*time.Millisecond
+	s.w.turns.After(0, h.wipe)
+	s.Until("it votes again", func() bool {
+		r, ok := s.replica(id, 0)
+		m, member := r.State.Descriptor.MemberOn(id)
+		return ok && member && m.Role == group.Voter && m.ID == r.ID && r.ID > 5
+	})
+	leads(s, id)
+}
+
+// leads has a node lead the system group.
+func leads(s *Script, id raftyard.NodeID) {
+	s.t.Helper()
+	s.Until("it leads", func() bool {
+		if s.Leader(0) != id {
+			_ = s.On(2, func(ctx context.Context, n *node.Node) error {
+				return n.TransferLeader(ctx, 0, id)
+			})
+		}
+		return s.Leader(0) == id
+	})
 }
