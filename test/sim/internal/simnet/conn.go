@@ -46,6 +46,7 @@ type conn struct {
 	addr     string    // at which it was dialled last; empty: none was known
 	remote   *Endpoint // while up
 	since    time.Time
+	made     time.Duration // when it came up
 	lastErr  error
 	backoff  time.Duration
 	arrival  int64 // of the last envelope: those after it come later
@@ -116,6 +117,7 @@ func (c *conn) shake() {
 func (c *conn) established(remote *Endpoint) {
 	c.state, c.remote, c.lastErr, c.backoff = up, remote, nil, 0
 	c.since = c.from.st.Now()
+	c.made = c.from.net.s.Time()
 	c.arrival = 0
 	c.connects++
 	c.from.net.event(c.from.id.Node, "connected", c.to, "")

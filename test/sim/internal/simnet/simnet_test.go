@@ -514,3 +514,27 @@ func TestMoved(t *testing.T) {
 		t.Error("another node is taken for it")
 	}
 }
+
+// TestConnected: a connection is of both of its ends, and came up at some moment.
+func TestConnected(t *testing.T) {
+	r := newRig(t)
+	for _, id := range []raftyard.NodeID{1, 2} {
+		if got := r.n.Connected(id, 0); !slices.Equal(got, []raftyard.NodeID{3 - id}) {
+			t.Errorf("node %d is connected with %v, want the other one", id, got)
+		}
+	}
+	now := r.s.Time()
+	if got := r.n.Connected(1, now); len(got) > 0 {
+		t.Errorf("connections with %v have come up after %v, want none", got, now)
+	}
+	r.crash()
+	r.until(func() bool { return !r.up(1, 2) })
+	if got := r.n.Connected(1, 0); len(got) > 0 {
+		t.Errorf("node 1 is connected with %v, which has crashed", got)
+	}
+	r.start(2, 2, 5)
+	r.until(func() bool { return r.up(1, 2) })
+	if got := r.n.Connected(2, now); !slices.Equal(got, []raftyard.NodeID{1}) {
+		t.Errorf("connections with %v have come up after %v, want node 1", got, now)
+	}
+}
