@@ -336,7 +336,7 @@ func leaderOf(rec *registry.Group, reps []replicaReport) *replicaReport {
 
 // look adds the group if it needs the node. reps are what its replicas say.
 func (b *blockedBy) look(rec *registry.Group, reps []replicaReport) {
-	named := slices.Contains(rec.Voters, b.node) || slices.Contains(rec.Learners, b.node) ||
+	named := rec.Names(b.node) ||
 		slices.ContainsFunc(reps, func(rep replicaReport) bool {
 			return slices.ContainsFunc(rep.Members, func(m MemberStatus) bool {
 				return m.Node == b.node

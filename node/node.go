@@ -40,6 +40,7 @@ type Node struct {
 	files     *background
 	lifecycle *lifecycle
 	keeper    *keeper
+	arrivals  *arrivals
 	registry  *registry.Registry // shows what the system group's replica has
 	workers   []*worker
 	metrics   counters
@@ -145,6 +146,7 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	n.registry = registry.New(n.genesisNodes(), nil)
 	n.lifecycle = newLifecycle(n)
 	n.keeper = newKeeper(n)
+	n.arrivals = newArrivals(n)
 	n.files = newBackground(n.world)
 	n.committer = newCommitter(n.world, store, n.fail, n.writeRefused)
 	n.committer.start()
@@ -183,6 +185,7 @@ func (n *Node) work(simulated bool) {
 	n.beside("reconcile", n.lifecycle.pokeNowAndThen)
 	n.beside("housekeeping", n.housekeeping)
 	n.beside("keeper", n.keeper.run)
+	n.beside("arrivals", n.arrivals.run)
 	n.beside("drain", func() { n.world.every(n.running, handoffEvery, n.handOff) })
 	n.beside("keep", n.keeper.pokeNowAndThen)
 	n.beside("founding", n.becomeKnown)

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/raftyard/raftyard"
 )
@@ -197,10 +196,10 @@ func (st *state) node(id raftyard.NodeID) (*Node, bool) {
 }
 
 // names returns the first group that is not deleted and wants a replica on the
-// node.
+// node, or may still have one there.
 func (st *state) names(id raftyard.NodeID) (raftyard.GroupID, bool) {
 	for g := range st.groups.after(0) {
-		if slices.Contains(g.Voters, id) || slices.Contains(g.Learners, id) {
+		if g.Names(id) {
 			return g.ID, true
 		}
 	}

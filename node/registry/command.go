@@ -33,6 +33,7 @@ const (
 	kindSetNodeState commandKind = 5
 	kindReplaceStore commandKind = 6
 	kindForgetGroup  commandKind = 7
+	kindReached      commandKind = 8
 )
 
 // CreateGroup asks for a group to be there. The result is
@@ -154,6 +155,16 @@ type ForgetGroup struct {
 	Incarnation raftyard.Incarnation
 }
 
+// Reached says that the group has the members that are wanted and no others, so that
+// nothing of it that counts is on nodes where it was wanted before. Whoever proposes it
+// leads the group. The result is [OK]; [NotFound] if there is no such group, or it is
+// deleted; or [Stale] if Incarnation or Version is not the record's.
+type Reached struct {
+	ID          raftyard.GroupID
+	Incarnation raftyard.Incarnation
+	Version     uint64
+}
+
 // EncodeCreateGroup returns c as a command for the system group.
 func EncodeCreateGroup(c CreateGroup) []byte {
 	b := []byte{commandFormat, byte(kindCreateGroup)}
@@ -218,6 +229,13 @@ func EncodeForgetGroup(c ForgetGroup) []byte {
 	b := []byte{commandFormat, byte(kindForgetGroup)}
 	b = wire.AppendUvarint(b, uint64(c.ID))
 	return wire.AppendID(b, c.Incarnation)
+}
+
+// EncodeReached returns c as a command for the system group.
+func EncodeReached(c Reached) []byte {
+	b := []byte{commandFormat, byte(kindReached)}
+	b = wire.AppendUvarint(b, uint64(c.ID))
+	return wire.AppendUvarint(wire.AppendID(b, c.Incarnation), c.Version)
 }
 
 // command is a decoded command.
@@ -309,6 +327,10 @@ func readNodeCommand(r *wire.Reader, kind commandKind) command {
 		return ReplaceStore{ID: raftyard.NodeID(r.Uvarint()), Old: r.ID(), New: r.ID()}
 	case kindForgetGroup:
 		return ForgetGroup{ID: raftyard.GroupID(r.Uvarint()), Incarnation: r.ID()}
+	case kindReached:
+		return Reached{
+			ID: raftyard.GroupID(r.Uvarint()), Incarnation: r.ID(), Version: r.Uvarint(),
+		}
 	default:
 		return nil
 	}

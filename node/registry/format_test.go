@@ -74,6 +74,11 @@ func TestFormats(t *testing.T) {
 				return run(t, r, EncodeForgetGroup(ForgetGroup{
 					ID: scanUint[raftyard.GroupID](t, d, "id"), Incarnation: scanIncarnation(t, d),
 				}))
+			case "reached":
+				return run(t, r, EncodeReached(Reached{
+					ID: scanUint[raftyard.GroupID](t, d, "id"), Incarnation: scanIncarnation(t, d),
+					Version: scanUint[uint64](t, d, "version"),
+				}))
 			case "command": // one of an older format
 				return run(t, r, scanHex(t, d))
 			case "result": // one of an older format
@@ -122,6 +127,9 @@ func showResult(t *testing.T, data []byte) string {
 		} else {
 			fmt.Fprintf(&b, " voters=%v learners=%v snapshot=%d trailing=%d seed=%d",
 				g.Voters, g.Learners, g.SnapshotEntries, g.TrailingEntries, g.Seed)
+			if len(g.Before) > 0 {
+				fmt.Fprintf(&b, " before=%v", g.Before)
+			}
 		}
 		b.WriteByte('\n')
 	}

@@ -166,6 +166,14 @@ func TestLeavingNode(t *testing.T) {
 	if res := want(7, ids(1, 2, 4), ids(3)); res.Code != Invalid {
 		t.Errorf("a leaving member back = %v %q", res.Code, res.Detail)
 	}
+	if res := apply(t, r, remove); res.Code != Conflict {
+		t.Errorf("removed before the group has left it = %v %q", res.Code, res.Detail)
+	}
+	g, _ := r.Group(7)
+	reached := Reached{ID: 7, Incarnation: g.Incarnation, Version: g.Version}
+	if res := apply(t, r, EncodeReached(reached)); res.Code != OK {
+		t.Errorf("reached = %v %q", res.Code, res.Detail)
+	}
 	if res := apply(t, r, remove); res.Code != OK {
 		t.Errorf("removed = %v %q", res.Code, res.Detail)
 	}
