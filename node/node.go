@@ -64,6 +64,7 @@ type Node struct {
 	directories atomic.Pointer[directories]
 	newcomers   newcomers
 	strangers   strangers
+	underWay    underWay
 	founding    founding
 
 	systemReplica atomic.Uint64 // id of the latest replica of the system group
@@ -368,10 +369,17 @@ func (n *Node) ID() raftyard.NodeID { return n.cfg.ID }
 
 // withDeadline gives ctx the default timeout if it has no deadline.
 func (n *Node) withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
+	stop := func() {}
+	if _, ok := ctx.Deadline(); !ok {
+		ctx, stop = n.world.withTimeout(ctx, n.cfg.DefaultTimeout)
 	}
-	return n.world.withTimeout(ctx, n.cfg.DefaultTimeout)
+	ctx, end := context.WithCancelCause(ctx)
+	over := n.underWay.begin(end)
+	return ctx, func() {
+		over()
+		end(context.Canceled)
+		stop()
+	}
 }
 
 func groupAttr(g raftyard.GroupID) slog.Attr     { return slog.Uint64("group", uint64(g)) }
