@@ -118,23 +118,28 @@ func (w *World) measureFiles(h *host) {
 		if strings.HasSuffix(dir, ".left") {
 			continue // a note of what is still to be deleted
 		}
-		if h.lacks && !h.uses(dir) {
-			continue // it waits for the state machine of a replica that is no more
+		most := int64(maxSnapshots)
+		if !h.uses(dir) {
+			most = 0 // what is there waits for the state machine of a replica that is no more
 		}
 		names, err := files.ReadDir(path.Join(root, dir))
 		if err != nil {
 			w.fail("files", err)
 			return
 		}
-		snapshots := 0
-		for _, name := range names {
-			if strings.HasPrefix(name, "snapshot-") || strings.HasPrefix(name, "incoming-") {
-				snapshots++
-			}
-		}
 		w.check.Measured(fmt.Sprintf("the number of snapshots in %s of node %d", dir, h.id),
-			int64(snapshots), maxSnapshots)
+			int64(snapshotsAmong(names)), most)
 	}
+}
+
+// snapshotsAmong counts the files of snapshots.
+func snapshotsAmong(names []string) (count int) {
+	for _, name := range names {
+		if strings.HasPrefix(name, "snapshot-") || strings.HasPrefix(name, "incoming-") {
+			count++
+		}
+	}
+	return count
 }
 
 // uses reports whether a directory is that of a replica that there is.
