@@ -12,10 +12,18 @@ import (
 	"github.com/raftyard/raftyard/storage"
 )
 
-// attach has a node attached to a group as a learner, or detached from it.
+// attach has a node attached to a group as a learner, or detached from it: this one, or
+// another that is a learner.
 func attach(w *World, f *Fault) {
 	g, h := w.group(f.Group), w.host(f.Node)
-	if g == nil || g.busy >= 3 || !h.in || h.lost {
+	if g == nil {
+		return
+	}
+	from := g.wish.Learners
+	if f.Kind == Detach && len(from) > 0 && !slices.Contains(from, h.id) {
+		h = w.host(from[int(f.Node)%len(from)])
+	}
+	if g.busy >= 3 || !h.in || h.lost {
 		return
 	}
 	g.busy++
@@ -54,7 +62,9 @@ func (w *World) attached(g *groupInfo, h *host, kind FaultKind) {
 		g.wish.Learners = others
 		return
 	}
-	w.counts.Detached++
+	if len(others) < len(g.wish.Learners) {
+		w.counts.Detached++
+	}
 	g.wish.Learners = others
 	if left := h.leftOf(g); left != "" && h.state == running && !h.lost {
 		w.fail("rule 16 (tidy)", fmt.Errorf("node %d was detached from group %d, and has %s",
