@@ -222,7 +222,7 @@ func (h *host) opened(examine func() world.Examined) {
 func (h *host) started(n *node.Node, err error) {
 	if err != nil {
 		h.log("does not start:", err.Error())
-		if !h.broken && !h.isGone() && !h.stale {
+		if !h.broken && !h.isGone() && !h.stale && !h.removed {
 			h.w.fail("always starts", fmt.Errorf("node %d: %w", h.id, err))
 		}
 		if h.isGone() {

@@ -28,6 +28,7 @@ func generateLife(s *setup, d *rand.Rand) Schedule {
 	for i := range s.guests {
 		m.join(raftyard.NodeID(s.nodes + i + 1))
 	}
+	m.leave()
 	kinds := m.disturbances()
 	for range d.IntN(10) {
 		m.add(kinds[d.IntN(len(kinds))])

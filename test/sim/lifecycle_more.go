@@ -44,3 +44,19 @@ func (m *lifeMaker) bury(at time.Duration) {
 		m.out = append(m.out, Fault{At: at, Kind: Create, Group: g, N: m.d.Uint64N(16), M: m.few()})
 	}
 }
+
+// leave has a node leave, in some runs: often one that groups were just asked to be on.
+func (m *lifeMaker) leave() {
+	if m.d.IntN(3) > 0 {
+		return
+	}
+	at, node := m.at(), m.node()
+	if m.d.IntN(2) == 0 {
+		g := m.any()
+		sets := m.now(g)
+		sets.voters |= bit(node)
+		m.ask(at, g, sets)
+		at = m.later(at)
+	}
+	m.out = append(m.out, Fault{At: at, Kind: Leave, Node: node, N: m.d.Uint64N(2)})
+}

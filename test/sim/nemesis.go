@@ -41,7 +41,7 @@ var faultActions = map[FaultKind]func(w *World, f *Fault){
 	Transfer: transferLeader, Members: changeMembers, Replace: changeMembers,
 	Snapshot: takeSnapshot, Create: renew, Delete: renew, Recreate: renew, Contest: contest,
 	Join: join, Move: move, Drain: drain, Undrain: drain,
-	Attach: attach, Detach: attach, Forget: forget,
+	Leave: leave, Attach: attach, Detach: attach, Forget: forget,
 }
 
 // unleash sets when each fault comes.

@@ -123,6 +123,27 @@ func (c *conn) established(remote *Endpoint) {
 	c.from.net.event(c.from.id.Node, "connected", c.to, "")
 	c.from.peerChanged(c.to, true)
 	c.release()
+	c.ping(c.life)
+}
+
+// pingEvery is how often a connection is probed.
+const pingEvery = time.Second
+
+// ping has the peer look, now and then, whether it still admits the node that has dialled.
+func (c *conn) ping(life uint64) {
+	c.from.net.s.After(pingEvery, func() {
+		switch {
+		case c.life != life || c.state != up || c.from.closed:
+			return
+		case c.fault().Cut || c.remote.closed || c.remote.cfg.Admit == nil:
+		default:
+			if refusal := c.remote.cfg.Admit(c.from.id); refusal != nil {
+				c.fail(refusal)
+				return
+			}
+		}
+		c.ping(life)
+	})
 }
 
 // release lets go what has waited for the connection.

@@ -538,3 +538,22 @@ func TestConnected(t *testing.T) {
 		t.Errorf("connections with %v have come up after %v, want node 1", got, now)
 	}
 }
+
+// TestRefusedLater: a node that has dialled loses its connection when it is not admitted
+// any more, and gets none again before it is.
+func TestRefusedLater(t *testing.T) {
+	r := newRig(t)
+	refuses := true
+	r.end[2].cfg.Admit = func(transport.Identity) *transport.RefusalError {
+		if refuses {
+			return &transport.RefusalError{Code: transport.RefusedRemoved, Text: "removed"}
+		}
+		return nil
+	}
+	r.pass(2 * pingEvery)
+	if r.up(1, 2) {
+		t.Error("a node that is not admitted any more is connected")
+	}
+	refuses = false
+	r.until(func() bool { return r.up(1, 2) })
+}
