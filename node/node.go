@@ -41,6 +41,7 @@ type Node struct {
 	lifecycle *lifecycle
 	keeper    *keeper
 	arrivals  *arrivals
+	claims    *claims
 	registry  *registry.Registry // shows what the system group's replica has
 	workers   []*worker
 	metrics   counters
@@ -148,6 +149,7 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	n.lifecycle = newLifecycle(n)
 	n.keeper = newKeeper(n)
 	n.arrivals = newArrivals(n)
+	n.claims = newClaims(n)
 	n.files = newBackground(n.world)
 	n.committer = newCommitter(n.world, store, n.fail, n.writeRefused)
 	n.committer.start()
@@ -187,6 +189,7 @@ func (n *Node) work(simulated bool) {
 	n.beside("housekeeping", n.housekeeping)
 	n.beside("keeper", n.keeper.run)
 	n.beside("arrivals", n.arrivals.run)
+	n.beside("claims", n.claims.run)
 	n.beside("drain", func() { n.world.every(n.running, handoffEvery, n.handOff) })
 	n.beside("keep", n.keeper.pokeNowAndThen)
 	n.beside("founding", n.becomeKnown)

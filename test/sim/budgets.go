@@ -76,7 +76,7 @@ func (w *World) replicas(fn func(*host, *world.Replica)) {
 
 // The bounds of a node at rest.
 const (
-	maxProcesses = 28 // whatever it has done before
+	maxProcesses = 30 // whatever it has done before
 	maxSnapshots = 1  // files of a replica
 	maxSurplus   = 32 // entries that came while a snapshot was taken
 )

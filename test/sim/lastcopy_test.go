@@ -44,12 +44,12 @@ func members(
 	}
 }
 
-// nodeRecord is what the registry says of a node.
-func nodeRecord(s *Script, id raftyard.NodeID) (rec registry.Node) {
+// nodeRecord is what the registry says of node 3.
+func nodeRecord(s *Script) (rec registry.Node) {
 	err := s.On(1, func(ctx context.Context, n *node.Node) error {
 		return node.View(ctx, n, raftyard.SystemGroup, node.Linearizable,
 			func(reg *registry.Registry) error {
-				rec, _ = reg.Node(id)
+				rec, _ = reg.Node(3)
 				return nil
 			})
 	})
@@ -83,11 +83,11 @@ func TestOnlyCopyIsNotGivenUp(t *testing.T) {
 				members(s, g, false, 4)
 				s.Run(time.Second)
 			}
-			before := nodeRecord(s, 3).Store
+			before := nodeRecord(s).Store
 			s.w.host(3).wipe()
 			s.Run(30 * time.Second)
 			s.Intercept(nil)
-			if now := nodeRecord(s, 3).Store; now != before {
+			if now := nodeRecord(s).Store; now != before {
 				t.Errorf("node 3 has directory %v now; the only copy of group %d is in %v, which "+
 					"nobody has given up", now, g, before)
 			}
@@ -126,7 +126,7 @@ func TestVacatedAtAnEarlierTime(t *testing.T) {
 			if twice {
 				leave()
 				s.Run(10 * time.Second)
-				if st := nodeRecord(s, 3).State; st != registry.NodeLeaving {
+				if st := nodeRecord(s).State; st != registry.NodeLeaving {
 					t.Fatalf("node 3 is %v", st)
 				}
 				on(func(ctx context.Context, n *node.Node) error {
@@ -149,7 +149,7 @@ func TestVacatedAtAnEarlierTime(t *testing.T) {
 			leave()
 			s.Run(30 * time.Second)
 			r, here := s.replica(3, g)
-			st := nodeRecord(s, 3).State
+			st := nodeRecord(s).State
 			if st == registry.NodeRemoved {
 				t.Errorf("node 3 is removed; its replica of group %d: %t, %v", g, here,
 					r.State.Descriptor.Members)
@@ -188,7 +188,7 @@ func TestOnlyVoterIsNotForcedOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Run(30 * time.Second)
-	if st := nodeRecord(s, 3).State; st == registry.NodeRemoved {
+	if st := nodeRecord(s).State; st == registry.NodeRemoved {
 		t.Errorf("node 3 is removed, and its id spent; it has the only voter of group %d", g)
 	}
 }
