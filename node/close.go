@@ -18,8 +18,8 @@ const handoverTimeouts = 2
 // Close stops the node: it hands over the leaderships that it holds, for as long
 // as ctx and two election timeouts allow, and then stops in bounded time, with
 // or without a quorum. It does not change any group's members. Requests under
-// way end with an error. With a ctx that has ended nothing is handed over. Close may
-// be called more than once.
+// way end with an error, however long their contexts would go on. With a ctx that has
+// ended nothing is handed over. Close may be called more than once.
 func (n *Node) Close(ctx context.Context) error {
 	n.closeOnce.Do(func() {
 		close(n.closing)
@@ -98,6 +98,7 @@ func (n *Node) stop() error {
 		n.committer.close()
 	}
 	close(n.stopped)
+	n.underWay.close()
 	if n.files != nil {
 		n.files.close()
 	}

@@ -50,10 +50,13 @@ func (l *lifecycle) postpone(c creation) {
 // the creation was asked for.
 func (l *lifecycle) creatable(c creation) bool {
 	if r := l.node.replica(c.group); r != nil {
-		// A later replica of the group on this node: the one here was removed,
-		// and has not been told. The message proves it.
+		// A later replica of the group on this node: the one here was removed, and has not
+		// been told. Whoever vouches for the later one can prove that.
 		if r.incarnation == c.incarnation && r.id < c.id {
-			l.destroy(r, r.bygone(r.view.Load().State.Descriptor.Epoch, c.id))
+			at := r.view.Load().State.Descriptor.Epoch
+			if epoch, proven := c.vouched.proves(r.id, at); proven {
+				l.destroy(r, r.bygone(epoch, c.id))
+			}
 		}
 		return false
 	}

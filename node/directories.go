@@ -41,10 +41,16 @@ func (n *Node) foreignStore(id raftyard.NodeID, store raftyard.StoreID) bool {
 // node's own have changed.
 func (n *Node) refreshDirectories() (own bool) {
 	next := make(directories)
-	for _, rec := range n.registry.Nodes() {
-		if dir := n.directory(rec.ID); !dir.Current.IsZero() {
-			next[rec.ID] = dir
+	take := func(id raftyard.NodeID) {
+		if dir := n.directory(id); !dir.Current.IsZero() {
+			next[id] = dir
 		}
+	}
+	for _, rec := range n.registry.Nodes() {
+		take(rec.ID)
+	}
+	for _, k := range n.noted.load().list {
+		take(k.Node)
 	}
 	before := n.known()
 	if !maps.Equal(before, next) {

@@ -16,7 +16,8 @@ func (n *Node) Examine() world.Examined {
 			Group: r.group, Incarnation: r.incarnation, ID: r.id,
 			Serving: r.serving(), Fault: r.fault(),
 			Applied: r.applied.Load(), LogOnly: r.machine.isLogOnly(),
-			State: r.meta.State, Log: r.log,
+			Asleep: r.machine.isLogOnly() && !r.meta.Floor.ownsState(),
+			State:  r.meta.State, Log: r.log,
 		}
 		if r.raft != nil {
 			at := r.raft.Position()

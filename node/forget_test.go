@@ -158,3 +158,29 @@ func TestTombstoneOfAForgottenGroup(t *testing.T) {
 		return len(c.remembered()) == 0
 	})
 }
+
+// TestForgetWithoutARemovedNode: a node that was removed while it was down had a replica
+// of a group that was deleted meanwhile. Nobody can ask it any more, and nobody need.
+func TestForgetWithoutARemovedNode(t *testing.T) {
+	c := newCluster(t, 3)
+	c.awaitReady(1, 2, 3)
+	c.create(1, 1, 2, 3)
+	c.add(1, 1, "a")
+	c.close(3)
+	n := c.nodes[1]
+	c.eventually("node 3 is not live", func() bool { return !n.liveNodes()[3] })
+	err := n.DeleteGroup(within(t, 2*time.Second), 1)
+	if err != nil && !errors.Is(err, ErrNotReached) {
+		t.Fatal(err)
+	}
+	if err = n.ForgetGroup(within(t, testTimeout), 1); !errors.Is(err, ErrNoQuorum) {
+		t.Fatalf("ForgetGroup while node 3 is a member = %v, want ErrNoQuorum", err)
+	}
+	if _, err = n.RemoveNode(within(t, testTimeout), 3, true); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("node 3 is removed", func() bool { return c.isGone(1, 3) })
+	if err = n.ForgetGroup(within(t, testTimeout), 1); err != nil {
+		t.Errorf("ForgetGroup when node 3 is removed = %v", err)
+	}
+}

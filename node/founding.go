@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,23 +19,59 @@ import (
 // nobody may: with a founder that was down all the time, the wiped one would found the
 // cluster a second time. So a founder takes no part in the system group before more than
 // half of the other founders, of those who vote, have noted its directory durably: whoever
-// is asked after a wipe by as many is asked by one that knows. A founder that comes later,
-// when not so many are there any more, is registered by those who lead by then; the first
-// directory that is registered is the one that may take part.
+// is asked after a wipe by as many is asked by one that knows.
+//
+// A founder that comes when not so many are there any more registers itself as late: its
+// replica then counts as lost, whatever directory it was in, and is replaced. So the first
+// directory of a founder that the registry has is one that was known.
+//
+// A founder that was wiped before the cluster is founded comes with another directory than
+// the others have noted. They cannot know it, but it can know them: those who wait talk to
+// it, so that they ask it. It is replaced when the cluster is there.
+//
+// Of two founders only one votes, and each of them waits for the other.
 
 const (
 	// foundingEvery is how often a founder asks whether it is known.
 	foundingEvery = 20 * time.Millisecond
 	// foundingPatience is after how long the log says for whom it waits.
 	foundingPatience = 3 * time.Second
+	// lateAfter is after how long a founder registers itself as late that waits for others,
+	// none of whom has come meanwhile.
+	lateAfter = 10 * time.Second
 )
 
 // founding is whether this node's replica of the system group waits to be known.
-type founding struct{ waits atomic.Bool }
+type founding struct {
+	waits atomic.Bool
+
+	// Of housekeeping alone.
+	came []raftyard.NodeID // other founders that have been noted, in the order they came
+	last time.Time         // when the last of them came
+}
 
 // waitsToFound reports whether a replica must not take part in its group yet.
 func (n *Node) waitsToFound(r *replica) bool {
 	return r.group == raftyard.SystemGroup && n.founding.waits.Load()
+}
+
+// isLate reports whether this founder has waited for long, and none of the others has come
+// meanwhile. Where nodes are started one by one, all become known when the last one has
+// come, however long that was: those who lead first must not hear that another is late.
+func (n *Node) isLate() bool {
+	now, met := n.world.now(), n.noted.load()
+	f := &n.founding
+	if f.last.IsZero() {
+		f.last = now
+	}
+	for _, id := range n.otherFounders() {
+		// Noted is also who has called and has not been reached yet. Of three founders none
+		// is known, and leads, whom this node has not noted before.
+		if _, ok := met.find(id); ok && !slices.Contains(f.came, id) {
+			f.came, f.last = append(f.came, id), now
+		}
+	}
+	return now.Sub(f.last) > lateAfter
 }
 
 // beginFounding looks at the replica of the system group that was opened: one that has
@@ -47,16 +84,25 @@ func (n *Node) beginFounding(r *replica) {
 		len(n.otherFounders()) > 0 && !mutant.On(mutant.WipedVotes))
 }
 
-// otherFounders are the nodes that vote in the system group from its beginning.
+// otherFounders are the other nodes that vote in the system group from its beginning; for
+// the only one that does, of two, the one that does not: it knows, too, who was there
+// before.
 func (n *Node) otherFounders() []raftyard.NodeID {
-	var ids []raftyard.NodeID
+	var voters, all []raftyard.NodeID
 	d := n.systemDescriptor()
 	for _, m := range d.Members {
-		if m.Role == group.Voter && m.Node != n.cfg.ID {
-			ids = append(ids, m.Node)
+		if m.Node == n.cfg.ID {
+			continue
+		}
+		all = append(all, m.Node)
+		if m.Role == group.Voter {
+			voters = append(voters, m.Node)
 		}
 	}
-	return ids
+	if len(voters) == 0 {
+		return all
+	}
+	return voters
 }
 
 // becomeKnown asks the other founders until this node may take part.
@@ -85,8 +131,9 @@ func (n *Node) becomeKnown() {
 	}
 }
 
-// isKnown reports whether this node's directory is noted by enough founders, or is the
-// first one that is registered for it. If not, missing are those who have not said so.
+// isKnown reports whether this node's directory is noted by enough founders, or the
+// registry has it as the first one, which it has of nobody who was not known. If it is
+// not known, missing are those who have not said so.
 func (n *Node) isKnown(ctx context.Context) (ok bool, missing []raftyard.NodeID) {
 	others, own := n.otherFounders(), n.ownStore().String()
 	answers := make([]knownAnswer, len(others))

@@ -33,15 +33,16 @@ func (n *Node) admit(peer transport.Identity) *transport.RefusalError {
 	case rec.State == registry.NodeRemoved:
 		return refused(transport.RefusedRemoved,
 			"node %d was removed from the cluster, and its id is not used again", from.Node)
-	case !known && n.lifecycle.isFresh():
-		return refused(transport.RefusedUnknown, "there is no node %d in the cluster", from.Node)
 	case !known && dir.Current.IsZero():
-		return nil // this node may not know it yet
-	case !dir.Current.IsZero() && dir.Current != from.Store:
+		return n.admitStranger(from.Node)
+	case dir.Current.IsZero() || dir.Current == from.Store:
+		n.newcomers.heard(from.Node, n.world.now)
+		return n.admitStart(from, &rec)
+	case n.founding.waits.Load() && rec.Store.IsZero():
+		return nil // it may know this node. That is all that is taken from it: it is not noted.
+	default:
 		return n.refuseNewcomer(from, dir.Current, known)
 	}
-	n.newcomers.heard(from.Node, n.world.now)
-	return n.admitStart(from, &rec)
 }
 
 // admitStart compares a start of the directory that a node is known with, or of the first
@@ -85,17 +86,18 @@ func (n *Node) accept(peer transport.Identity) error {
 		return fmt.Errorf("%w: %s", kind, ref.Text)
 	}
 	from := knownOf(peer)
-	if n.noted.of(from.Node).is(from) || mutant.On(mutant.WipedVotes) {
+	noted := n.noted.of(from.Node)
+	if noted.is(from) || mutant.On(mutant.WipedVotes) {
 		return nil
 	}
+	_, known := n.registry.Node(from.Node)
 	r := n.replica(raftyard.SystemGroup)
-	if _, known := n.registry.Node(from.Node); !known || r == nil || !r.serving() {
+	if !known && noted.Store.IsZero() || r == nil || !r.serving() {
 		return nil // whoever is unknown is not noted, and nobody before there is a place for it
 	}
 	// What this node does about a message must not outlive its knowing of the start
 	// that has sent it.
-	return fmt.Errorf("%w: node %d has just started, and that is not noted yet",
-		errStarting, peer.Node)
+	return fmt.Errorf("%w: start %d of node %d is not noted", errStarting, from.Boot, from.Node)
 }
 
 func refused(code transport.RefusalCode, format string, args ...any) *transport.RefusalError {

@@ -56,6 +56,9 @@ func (k *keeper) look(ctx context.Context) {
 		return
 	}
 	leaving := k.leaving()
+	if len(leaving) == 0 {
+		k.vacated = nil // a node that leaves later may have got replicas meanwhile
+	}
 	if len(leaving) == 0 && reachedWant(v.State.Descriptor, k.want(v)) {
 		return
 	}
@@ -107,6 +110,11 @@ func (k *keeper) move(ctx context.Context) {
 func (k *keeper) remove(ctx context.Context, v *view) {
 	for _, rec := range k.leaving() {
 		if _, member := v.State.Descriptor.MemberOn(rec.ID); member || !k.vacated[rec.ID] {
+			continue
+		}
+		// What was found before may be of an earlier time when it was leaving.
+		if !k.node.isVacated(ctx, &rec) {
+			delete(k.vacated, rec.ID)
 			continue
 		}
 		if _, err := k.node.setNodeState(ctx, rec.ID, registry.NodeRemoved); err != nil {

@@ -240,14 +240,17 @@ func (n *Node) groupsWith(
 	}
 }
 
-// hasMember reports whether a group may have a member on the node, by what its replicas
-// say.
+// hasMember reports whether a group may have a member on the node, by what the registry and
+// its replicas say.
 func (n *Node) hasMember(
 	rec *registry.Group, reps []replicaReport, node *registry.Node, live bool,
 ) bool {
 	reps = slices.DeleteFunc(slices.Clone(reps), func(r replicaReport) bool {
 		return r.Incarnation != rec.Incarnation.String()
 	})
+	if rec.Names(node.ID) {
+		return true // what it has may be there alone
+	}
 	s := n.summarize(rec, reps)
 	if slices.ContainsFunc(s.Members, func(m MemberStatus) bool { return m.Node == node.ID }) {
 		return true

@@ -54,6 +54,7 @@ type creation struct {
 	incarnation raftyard.Incarnation
 	id          raftyard.ReplicaID
 	genesis     *group.Descriptor // the group's founding; nil for one that others fill
+	vouched     holding           // what its sender says, for one that others fill
 }
 
 func newLifecycle(n *Node) *lifecycle {
@@ -142,7 +143,7 @@ func (l *lifecycle) exists(g raftyard.GroupID, in raftyard.Incarnation) bool {
 
 // wanted hears a message for a replica that is not here, and reports whether it
 // may come to be: the registry must know the group, and the replica must not
-// have been here before.
+// have been here before. Whether it is to be here its sender is asked.
 func (l *lifecycle) wanted(env *transport.Envelope) bool {
 	if env.Group == raftyard.SystemGroup && env.Incarnation != l.node.systemIncarnation() {
 		l.node.otherFounding(env.From.Node)
@@ -162,17 +163,17 @@ func (l *lifecycle) wanted(env *transport.Envelope) bool {
 			return false // damaged or stopped, or the sender knows less than we do
 		}
 	}
+	return l.node.claims.add(env)
+}
+
+// create has a replica made that somebody vouches for.
+func (l *lifecycle) create(c creation) {
 	l.mu.Lock()
-	_, queued := l.creates[env.Group]
-	room := queued || len(l.creates) < maxWanted
-	if room && !queued {
-		l.creates[env.Group] = creation{
-			group: env.Group, incarnation: env.Incarnation, id: env.To.Replica,
-		}
+	if _, queued := l.creates[c.group]; !queued {
+		l.creates[c.group] = c
 	}
 	l.mu.Unlock()
 	l.poke()
-	return room
 }
 
 // removed hears from a replica that it has applied its own removal.

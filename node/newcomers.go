@@ -34,7 +34,8 @@ const (
 // directory any more: then the registry is told, and the groups replace the members
 // that were there by themselves. There are no more of them than nodes.
 type newcomers struct {
-	count atomic.Int32 // of list
+	count   atomic.Int32 // of list
+	refused atomic.Bool  // somebody was, since this node asked the others who is right
 
 	mu   sync.Mutex
 	list map[raftyard.NodeID]*newcomer
@@ -56,6 +57,7 @@ type newcomer struct {
 func (n *Node) refuseNewcomer(
 	from knownStore, current raftyard.StoreID, known bool,
 ) *transport.RefusalError {
+	n.newcomers.refused.Store(true)
 	why := "it is not known what it waits for"
 	if known {
 		why = n.newcomers.saw(from, n.world.now())
@@ -164,12 +166,17 @@ func (c *newcomers) gone(id raftyard.NodeID) {
 }
 
 // welcomeNewcomers looks now and then who has come, and gives those their places whom
-// nothing is in the way of.
+// nothing is in the way of. Whether it is this node that is behind it asks even before it
+// is ready: it may be the one that leads the system group that was refused.
 func (n *Node) welcomeNewcomers() {
 	n.world.every(n.running, newcomersEvery, func() {
+		if n.newcomers.refused.Swap(false) {
+			n.learnDirectories(n.running)
+		}
 		if !n.ready.Load() {
 			return
 		}
+		n.judgeStrangers(n.running)
 		waiting := n.newcomers.waiting(n.world.now())
 		for _, id := range slices.Sorted(maps.Keys(waiting)) {
 			nc := waiting[id]
@@ -206,7 +213,8 @@ func (n *Node) replaceStore(id raftyard.NodeID, old, store raftyard.StoreID) {
 	if rec, ok := n.registry.Node(id); ok && rec.Store.IsZero() {
 		// Nobody has said so to the registry, but that it had this one is noted here.
 		rec.Store = old
-		if err := n.setNode(ctx, registry.SetNode{Node: rec, IfAbsent: true}); err != nil {
+		set := registry.SetNode{Node: rec, IfAbsent: true, Late: true}
+		if err := n.setNode(ctx, set); err != nil {
 			n.logger.Warn("register the directory that is lost", nodeAttr(id), errAttr(err))
 			return
 		}
@@ -328,7 +336,7 @@ func leaderOf(rec *registry.Group, reps []replicaReport) *replicaReport {
 
 // look adds the group if it needs the node. reps are what its replicas say.
 func (b *blockedBy) look(rec *registry.Group, reps []replicaReport) {
-	named := slices.Contains(rec.Voters, b.node) || slices.Contains(rec.Learners, b.node) ||
+	named := rec.Names(b.node) ||
 		slices.ContainsFunc(reps, func(rep replicaReport) bool {
 			return slices.ContainsFunc(rep.Members, func(m MemberStatus) bool {
 				return m.Node == b.node

@@ -41,6 +41,8 @@ type Node struct {
 	files     *background
 	lifecycle *lifecycle
 	keeper    *keeper
+	arrivals  *arrivals
+	claims    *claims
 	registry  *registry.Registry // shows what the system group's replica has
 	workers   []*worker
 	metrics   counters
@@ -70,6 +72,8 @@ type Node struct {
 	directories atomic.Pointer[directories]
 	newcomers   newcomers
 	witnesses   witnesses
+	strangers   strangers
+	underWay    underWay
 	founding    founding
 
 	systemReplica atomic.Uint64 // id of the latest replica of the system group
@@ -157,6 +161,8 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	n.registry = registry.New(n.genesisNodes(), nil)
 	n.lifecycle = newLifecycle(n)
 	n.keeper = newKeeper(n)
+	n.arrivals = newArrivals(n)
+	n.claims = newClaims(n)
 	n.files = newBackground(n.world)
 	n.committer = newCommitter(n.world, store, n.fail, n.writeRefused)
 	n.committer.slow = &n.slow
@@ -197,6 +203,8 @@ func (n *Node) work(simulated bool) {
 	n.beside("reconcile", n.lifecycle.pokeNowAndThen)
 	n.beside("housekeeping", n.housekeeping)
 	n.beside("keeper", n.keeper.run)
+	n.beside("arrivals", n.arrivals.run)
+	n.beside("claims", n.claims.run)
 	n.beside("drain", func() { n.world.every(n.running, handoffEvery, n.giveAway) })
 	n.beside("keep", n.keeper.pokeNowAndThen)
 	n.beside("founding", n.becomeKnown)
@@ -387,10 +395,17 @@ func (n *Node) ID() raftyard.NodeID { return n.cfg.ID }
 
 // withDeadline gives ctx the default timeout if it has no deadline.
 func (n *Node) withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
+	stop := func() {}
+	if _, ok := ctx.Deadline(); !ok {
+		ctx, stop = n.world.withTimeout(ctx, n.cfg.DefaultTimeout)
 	}
-	return n.world.withTimeout(ctx, n.cfg.DefaultTimeout)
+	ctx, end := context.WithCancelCause(ctx)
+	over := n.underWay.begin(end)
+	return ctx, func() {
+		over()
+		end(context.Canceled)
+		stop()
+	}
 }
 
 func groupAttr(g raftyard.GroupID) slog.Attr     { return slog.Uint64("group", uint64(g)) }

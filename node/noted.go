@@ -19,8 +19,9 @@ import (
 type noted struct {
 	now atomic.Pointer[notes]
 
-	mu  sync.Mutex
-	met map[raftyard.NodeID]knownStore // who has come and is not noted yet
+	mu   sync.Mutex
+	met  map[raftyard.NodeID]knownStore // who has come and is not noted yet
+	said hearsay                        // by the node that is furthest, of those asked
 }
 
 // notes are what is noted at one time. They never change.
@@ -92,6 +93,12 @@ func (k *noted) merge(ns notes, nodes []registry.Node, version uint64) notes {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.said.Version > max(version, ns.at) {
+		version = k.said.Version
+		for _, s := range k.said.Nodes {
+			next.take(&registry.Node{ID: s.Node, Store: s.Store, First: s.First, Boot: s.Boot})
+		}
+	}
 	for _, m := range k.met {
 		next.hear(m)
 	}
@@ -99,6 +106,18 @@ func (k *noted) merge(ns notes, nodes []registry.Node, version uint64) notes {
 		next.at = max(ns.at, version)
 	}
 	return next
+}
+
+// hearsay hears what another node says of directories, and reports whether nobody who was
+// further has said so before.
+func (k *noted) hearsay(said *hearsay) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if said.Version <= k.said.Version {
+		return false
+	}
+	k.said = *said
+	return true
 }
 
 // take takes in what the registry knows of a node.
@@ -162,13 +181,8 @@ func (n *Node) noteStores() {
 }
 
 func (n *Node) mergeNotes(ns notes) notes {
-	for {
-		version := n.registry.Version()
-		nodes := n.registry.Nodes()
-		if n.registry.Version() == version {
-			return n.noted.merge(ns, nodes, version)
-		}
-	}
+	nodes, version := n.registered()
+	return n.noted.merge(ns, nodes, version)
 }
 
 func (ns notes) same(o notes) bool { return slices.Equal(ns.list, o.list) }

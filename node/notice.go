@@ -130,7 +130,9 @@ func (n *Node) answer(env *transport.Envelope, kind transport.NoticeKind, d rema
 // read for that.
 func (n *Node) notice(from *transport.Identity, env *transport.Envelope) {
 	r, told := n.replica(env.Group), env.Notice
-	if r == nil || !n.addressed(r, env) {
+	if r == nil || !n.addressed(r, env) || n.waitsToFound(r) {
+		// One that waits has not asked: one before it has, in a directory that was wiped. It
+		// stays, and shows that its directory is not known, until another one is to come.
 		return
 	}
 	switch told.Kind {
@@ -151,6 +153,7 @@ func (n *Node) notice(from *transport.Identity, env *transport.Envelope) {
 	case mutant.On(mutant.EpochIgnored) && told.Kind == transport.NoticeRemoved:
 		n.lifecycle.destroy(r, r.bygone(told.Epoch, r.id+1))
 	case old:
+	case told.Kind == transport.NoticeBehind && r.view.Load().lost: // it does not vote any more
 	case told.Kind == transport.NoticeBehind:
 		n.deliver(inbound{r: r, told: &vouched{
 			from: env.From.Replica, index: told.Index, term: told.Term,

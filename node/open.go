@@ -367,7 +367,8 @@ func (w *worker) begin(r *replica) {
 	if len(r.meta.State.Descriptor.Members) == 0 {
 		return
 	}
-	if voters := r.meta.State.Descriptor.Voters(); len(voters) == 1 && voters[0].ID == r.id {
+	voters := r.meta.State.Descriptor.Voters()
+	if len(voters) == 1 && voters[0].ID == r.id && !w.node.waitsToFound(r) {
 		// Nobody else could lead; there is nothing to wait for. What is committed
 		// is handed out first: raft does not campaign over a change in it.
 		w.drain(r)

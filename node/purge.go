@@ -16,7 +16,8 @@ import (
 )
 
 // What a destroyed replica stored outside of the log store is purged after its tombstone
-// is durable: its state machine's state, and its directory. Its life:
+// is durable: its state machine's state, and its directory; for that see removal.go. Its
+// life:
 //
 //	tombstone ──▶ purging ──▶ purged, noted in the tombstone
 //	                │  ▲
@@ -105,43 +106,46 @@ func (n *Node) beginPurge(what leftover, r *replica) {
 // be interrupted at any point; the next start begins again. A state machine is
 // opened for it if need be: only it knows what it has stored outside its directory.
 func (n *Node) purgeMachine(p *purge, m *machine) {
+	done, err := n.finishRemoval(m.env.Dir)
+	if !done && err == nil {
+		err = n.destroyMachine(p, m)
+	}
+	// Whoever still writes into the directory has done so when the purge has ended, also
+	// when it has failed: the next attempt knows nothing of them.
+	m.whenFree(func() {
+		switch {
+		case err != nil:
+			n.dropSnapshots(m.env.Dir)
+		case !done:
+			err = n.removeDir(m.env.Dir)
+		}
+		n.purgeEnded(p, err)
+	})
+}
+
+// dropSnapshots deletes what this node itself has put into the directory of a replica that
+// is destroyed. The rest belongs to a state machine, which may be missing for a long time.
+func (n *Node) dropSnapshots(dir string) { n.sweepFiles(dir, meta{}) }
+
+// destroyMachine has a state machine delete what it has stored outside its directory.
+func (n *Node) destroyMachine(p *purge, m *machine) error {
 	kind := p.what.kind
 	if kind == "" { // its own record did not say
 		kind, _ = n.Kind(p.what.group)
 	}
-	var err error
 	if kind != "" && !p.what.noMachine {
-		err = m.open(kind)
-		if err == nil && m.isLogOnly() {
-			err = fmt.Errorf("only a state machine of kind %q knows what it has stored, and the "+
+		if err := m.open(kind); err != nil {
+			return err
+		}
+		if m.isLogOnly() {
+			return fmt.Errorf("only a state machine of kind %q knows what it has stored, and the "+
 				"kind is not one of %q", kind, n.cfg.kindNames())
 		}
 	}
-	switch {
-	case err != nil:
-	case m.fault() != nil:
-		err = m.closeApart(true) // an applier must not wait for it
-	default:
-		err = m.close(true)
+	if m.fault() != nil {
+		return m.closeApart(true) // an applier must not wait for it
 	}
-	if err != nil {
-		n.purgeEnded(p, err)
-		return
-	}
-	m.whenFree(func() { n.purgeEnded(p, n.removeFiles(m.env.Dir)) })
-}
-
-// removeFiles deletes the directory of a replica.
-func (n *Node) removeFiles(dir string) error {
-	err := n.world.files.RemoveAll(dir)
-	if err == nil {
-		// What is noted as gone must not be there again after a power failure.
-		err = n.world.files.SyncDir(filepath.Dir(dir))
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return m.close(true)
 }
 
 // purgeEnded hears how the work has ended. The next round does what follows.

@@ -98,3 +98,77 @@ func TestLeftoverRoundTrip(t *testing.T) {
 		t.Errorf("decodeRemains(encode(%+v)) = %+v, %v", grave, got, err)
 	}
 }
+
+// TestHalfDeletedIsNotOpened has a node start on what a purge that was interrupted has
+// left of a directory. It goes, and no state machine is asked about it.
+func TestHalfDeletedIsNotOpened(t *testing.T) {
+	c := newCluster(t, 1)
+	c.createSpec(Spec{ID: 1, Kind: "hooked", Voters: []raftyard.NodeID{1}})
+	c.add(1, 1, "old")
+	st, _ := c.nodes[1].store.Replica(1)
+	dir := c.nodes[1].env(st).Dir
+	c.failDestroy.Store(1 << 20)
+	if err := c.nodes[1].DeleteGroup(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	c.close(1)
+	failures := 1<<20 - c.failDestroy.Load()
+	for _, d := range []string{dir, dir + removedSuffix} {
+		if err := os.RemoveAll(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(dir+removedSuffix, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir+removedSuffix, "half"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.open(1, nil)
+	c.eventually("it is purged", func() bool {
+		st, ok := c.nodes[1].store.Replica(1)
+		return ok && st.Tombstone != nil && st.Tombstone.Purged
+	})
+	if _, err := os.Stat(dir + removedSuffix); !os.IsNotExist(err) {
+		t.Errorf("what was left is still there: %v", err)
+	}
+	if got := 1<<20 - c.failDestroy.Load(); got != failures {
+		t.Errorf("a state machine was asked to destroy what is left %d times", got-failures)
+	}
+}
+
+// TestSnapshotsOfADestroyedReplicaGo has a state machine that cannot be destroyed. What
+// the node itself has put beside it does not wait for that.
+func TestSnapshotsOfADestroyedReplicaGo(t *testing.T) {
+	c := newCluster(t, 1)
+	c.createSpec(Spec{ID: 1, Kind: "hooked", Voters: []raftyard.NodeID{1}})
+	st, _ := c.nodes[1].store.Replica(1)
+	dir := c.nodes[1].env(st).Dir
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{snapshotPrefix + "1", incomingPrefix + "2", "machine"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.failDestroy.Store(1 << 20)
+	if err := c.nodes[1].DeleteGroup(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	c.eventually("the snapshots are deleted", func() bool {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = nil
+		for _, e := range entries {
+			left = append(left, e.Name())
+		}
+		return len(left) < 3 && c.failDestroy.Load() < 1<<20-1
+	})
+	if len(left) != 1 || left[0] != "machine" {
+		t.Errorf("left are %q, want what is the state machine's alone", left)
+	}
+}

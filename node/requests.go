@@ -15,16 +15,17 @@ import (
 // What nodes ask each other. The numbers are part of the wire format; see
 // docs/formats/node.md.
 const (
-	askPropose  uint8 = 1  // group, command id, command → index, result
-	askQuery    uint8 = 2  // group, consistency, query → answer
-	askTransfer uint8 = 3  // group, node → nothing
-	askSnapshot uint8 = 4  // group → SnapshotInfo
-	askReplica  uint8 = 5  // group → ReplicaStatus
-	askNode     uint8 = 6  // → nodeReport
-	askGroups   uint8 = 7  // first group, limit → replica reports
-	askHolding  uint8 = 8  // group, incarnation, version → holding
-	askForget   uint8 = 10 // group, version → nothing
-	askKnown    uint8 = 9  // node → what is known of its directory
+	askPropose     uint8 = 1  // group, command id, command → index, result
+	askQuery       uint8 = 2  // group, consistency, query → answer
+	askTransfer    uint8 = 3  // group, node → nothing
+	askSnapshot    uint8 = 4  // group → SnapshotInfo
+	askReplica     uint8 = 5  // group → ReplicaStatus
+	askNode        uint8 = 6  // → nodeReport
+	askGroups      uint8 = 7  // first group, limit → replica reports
+	askHolding     uint8 = 8  // group, incarnation, version → holding
+	askForget      uint8 = 10 // group, version → nothing
+	askKnown       uint8 = 9  // node → what is known of its directory
+	askDirectories uint8 = 11 // → hearsay
 
 	// Those that have to do with replicas without a state machine.
 	askState   uint8 = 20 // group, incarnation, replica, least index → nothing, after a stream
@@ -91,12 +92,7 @@ func (n *Node) serve(
 	case askSnapshot:
 		return n.serveSnapshot(ctx, r)
 	case askReplica:
-		g := raftyard.GroupID(r.Uvarint())
-		if err := r.Close(); err != nil {
-			return nil, err
-		}
-		st, err := n.RaftStatus(ctx, g)
-		return jsonAnswer(st, err)
+		return n.serveReplica(ctx, r)
 	case askResidue:
 		return n.serveResidue(ctx, r)
 	case askAppend:
@@ -109,6 +105,8 @@ func (n *Node) serve(
 		return jsonAnswer(n.report(), r.Close())
 	case askDisk:
 		return jsonAnswer(n.condition(), r.Close())
+	case askDirectories:
+		return jsonAnswer(n.serveDirectories(), r.Close())
 	case askKnown:
 		return jsonAnswer(n.serveKnown(raftyard.NodeID(r.Uvarint())), r.Close())
 	case askGroups:
@@ -132,6 +130,15 @@ func (n *Node) serveSnapshot(ctx context.Context, r *wire.Reader) ([]byte, error
 	}
 	info, err := n.snapshotLocal(ctx, g)
 	return jsonAnswer(info, err)
+}
+
+func (n *Node) serveReplica(ctx context.Context, r *wire.Reader) ([]byte, error) {
+	g := raftyard.GroupID(r.Uvarint())
+	if err := r.Close(); err != nil {
+		return nil, err
+	}
+	st, err := n.RaftStatus(ctx, g)
+	return jsonAnswer(st, err)
 }
 
 func jsonAnswer(v any, err error) ([]byte, error) {

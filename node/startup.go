@@ -119,6 +119,9 @@ func (n *Node) refresh(parent context.Context) error {
 // mayAnnounce reports whether this node shall tell where it is. One that waits to be
 // let in does not do so all the time: each time is an entry in the log.
 func (n *Node) mayAnnounce() bool {
+	if n.founding.waits.Load() && !n.isLate() {
+		return false
+	}
 	if n.belongs() {
 		return true
 	}
@@ -145,7 +148,9 @@ func (n *Node) belongs() bool {
 func (n *Node) announce(ctx context.Context) (told bool, refusal error) {
 	ctx, cancel := n.world.withTimeout(ctx, time.Second)
 	defer cancel()
-	set := registry.SetNode{Node: n.self(), IfPresent: !n.belongs(), Sparse: true}
+	set := registry.SetNode{
+		Node: n.self(), IfPresent: !n.belongs(), Sparse: true, Late: n.founding.waits.Load(),
+	}
 	p := group.Proposal{ID: n.newMessageID(), Data: registry.EncodeSetNode(set)}
 	tried := map[raftyard.NodeID]bool{0: true, n.cfg.ID: true}
 	next := n.registry.Nodes()

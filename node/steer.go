@@ -57,6 +57,9 @@ func (w *worker) steer(r *replica) {
 	s.markDamaged(st.Progress)
 	step := group.Plan(d, want, st.Progress, r.id)
 	s.unmet, s.why = step.Kind != group.StepDone, step.Why
+	if !s.unmet && s.holds(r) && len(s.want.Before) > 0 {
+		w.node.arrivals.note(&s.want)
+	}
 	switch step.Kind {
 	case group.StepChange, group.StepLeave:
 		if err := r.raft.ChangeMembers(step.Next, steerToken{}); err != nil {

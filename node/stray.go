@@ -139,11 +139,8 @@ func (n *Node) askAboutStray(ctx context.Context, r *replica) {
 func (s *survey) provesRemoved(id raftyard.ReplicaID, at uint64) (epoch uint64, proven bool) {
 	for _, node := range slices.Sorted(maps.Keys(s.answers)) {
 		st := s.answers[node]
-		member := slices.ContainsFunc(st.Members, func(m MemberStatus) bool {
-			return m.Replica == id
-		})
-		if st.Epoch > at && len(st.Members) > 0 && id < st.Next && !member {
-			epoch, proven = max(epoch, st.Epoch), true
+		if e, ok := st.proves(id, at); ok {
+			epoch, proven = max(epoch, e), true
 		}
 	}
 	return epoch, proven

@@ -54,7 +54,9 @@ func (n *Node) reachesMajority(voters []group.Member) bool {
 // registerNodes puts this node's addresses into the registry, and those of the
 // configured nodes that are not in it.
 func (n *Node) registerNodes(ctx context.Context) error {
-	if err := n.setNode(ctx, registry.SetNode{Node: n.self(), Sparse: true}); err != nil {
+	if err := n.setNode(ctx, registry.SetNode{
+		Node: n.self(), Sparse: true, Late: n.founding.waits.Load(),
+	}); err != nil {
 		if isOutside(err) {
 			n.lifecycle.lost()
 			n.takeOutside(err)

@@ -47,6 +47,10 @@ type Replica struct {
 	Applied uint64
 	LogOnly bool
 
+	// Asleep: it has no state machine, and no state without one: an earlier start's state
+	// machine has it.
+	Asleep bool
+
 	// State is the members as of the last step whose save is under way or done.
 	State group.State
 

@@ -98,7 +98,38 @@ func (c WantMembers) apply(st *state) Result {
 	}
 	g := *old
 	g.Voters, g.Learners = voters, learners
+	g.Before = old.former(&g)
+	if len(g.Before) > MaxBefore {
+		detail := fmt.Sprintf("the group has not left %d nodes yet where it was wanted before: "+
+			"wait until it has come to what is wanted now", len(old.Before))
+		return Result{Code: Invalid, Group: *old, Detail: detail}
+	}
 	st.put(&g)
+	return Result{Code: OK, Group: g}
+}
+
+// former returns who may have a replica of the group when next is wanted, beside those
+// who are to have one.
+func (g *Group) former(next *Group) []raftyard.NodeID {
+	ids := sorted(slices.Concat(g.Before, g.Voters, g.Learners))
+	return slices.DeleteFunc(slices.Compact(ids), next.wants)
+}
+
+// apply keeps the record's Version: nothing has changed that anybody could want otherwise.
+func (c Reached) apply(st *state) Result {
+	old, ok := st.groups.get(c.ID)
+	switch {
+	case !ok || old.Deleted:
+		return Result{Code: NotFound}
+	case old.Incarnation != c.Incarnation || old.Version != c.Version:
+		return Result{Code: Stale, Group: *old, Detail: "something else is wanted by now"}
+	case len(old.Before) == 0:
+		return Result{Code: OK, Group: *old}
+	}
+	g := *old
+	g.Before = nil
+	st.version++
+	st.groups = st.groups.put(&g)
 	return Result{Code: OK, Group: g}
 }
 

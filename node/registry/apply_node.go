@@ -2,7 +2,6 @@ package registry
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/raftyard/raftyard"
 )
@@ -35,7 +34,7 @@ func (c SetNode) apply(st *state) Result {
 		n.Boot = 0 // nobody can say of which directory this is a start
 	}
 	if n.First.IsZero() {
-		n.First = n.Store
+		n.First = c.first()
 	}
 	if known && old.equal(n) {
 		return Result{Code: OK, Node: *old}
@@ -45,6 +44,22 @@ func (c SetNode) apply(st *state) Result {
 		return Result{Code: Created, Node: *n}
 	}
 	return Result{Code: OK, Node: *n}
+}
+
+// first is the first directory of a node that has not had any before.
+func (c SetNode) first() Store {
+	if c.Late && !c.Node.Store.IsZero() {
+		return nowhere()
+	}
+	return c.Node.Store
+}
+
+// nowhere is a directory that no node has.
+func nowhere() (s Store) {
+	for i := range s {
+		s[i] = 0xff
+	}
+	return s
 }
 
 // refuses returns the result of a command that would make n, which is registered,
@@ -181,10 +196,10 @@ func (st *state) node(id raftyard.NodeID) (*Node, bool) {
 }
 
 // names returns the first group that is not deleted and wants a replica on the
-// node.
+// node, or may still have one there.
 func (st *state) names(id raftyard.NodeID) (raftyard.GroupID, bool) {
 	for g := range st.groups.after(0) {
-		if slices.Contains(g.Voters, id) || slices.Contains(g.Learners, id) {
+		if g.Names(id) {
 			return g.ID, true
 		}
 	}

@@ -108,10 +108,13 @@ func appendGroup(b []byte, g *Group) []byte {
 	b = wire.AppendUvarint(b, g.SnapshotEntries)
 	b = wire.AppendUvarint(b, g.TrailingEntries)
 	b = wire.AppendUvarint(b, uint64(g.Seed))
-	return wire.AppendID(b, g.SeedStore)
+	b = wire.AppendID(b, g.SeedStore)
+	return appendNodeIDs(b, g.Before)
 }
 
-func readGroup(r *wire.Reader) Group {
+// readGroup reads a record as results and snapshots of a format have it. Before format 3
+// nothing is known of former members.
+func readGroup(r *wire.Reader, format byte) Group {
 	g := Group{
 		ID:          raftyard.GroupID(r.Uvarint()),
 		Incarnation: r.ID(),
@@ -128,5 +131,8 @@ func readGroup(r *wire.Reader) Group {
 	g.TrailingEntries = r.Uvarint()
 	g.Seed = raftyard.NodeID(r.Uvarint())
 	g.SeedStore = r.ID()
+	if format > 2 {
+		g.Before = readNodeIDs(r)
+	}
 	return g
 }

@@ -14,10 +14,13 @@ import (
 // one that knows it applies it. So a new kind, or a new format, must not be
 // proposed before every node of the cluster knows it.
 //
-// Format 1, which is still read, differs in what set node has.
+// Format 1, which is still read, differs in what set node has. Format 3 has set node
+// alone, with the fields of format 2, and says of the node that it is late. All else is
+// still written as format 2.
 const (
-	commandFormat   = 2
-	commandFormatV1 = 1
+	commandFormat     = 2
+	commandFormatV1   = 1
+	commandFormatLate = 3
 )
 
 type commandKind byte
@@ -30,6 +33,7 @@ const (
 	kindSetNodeState commandKind = 5
 	kindReplaceStore commandKind = 6
 	kindForgetGroup  commandKind = 7
+	kindReached      commandKind = 8
 )
 
 // CreateGroup asks for a group to be there. The result is
@@ -105,6 +109,12 @@ type SetNode struct {
 	// Sparse leaves of a node that is registered what the command does not say: an
 	// HTTP address that is empty, and no labels.
 	Sparse bool
+
+	// Late says of a node that founds the cluster that, as far as the proposer knows, it
+	// has taken no part in that in Store. If no directory of the node was registered before,
+	// then what the cluster was founded with on the node is in none: First becomes one that
+	// no node has.
+	Late bool
 }
 
 // SetNodeState changes what a node is used for. The result is [OK], also if it is
@@ -145,6 +155,16 @@ type ForgetGroup struct {
 	Incarnation raftyard.Incarnation
 }
 
+// Reached says that the group has the members that are wanted and no others, so that
+// nothing of it that counts is on nodes where it was wanted before. Whoever proposes it
+// leads the group. The result is [OK]; [NotFound] if there is no such group, or it is
+// deleted; or [Stale] if Incarnation or Version is not the record's.
+type Reached struct {
+	ID          raftyard.GroupID
+	Incarnation raftyard.Incarnation
+	Version     uint64
+}
+
 // EncodeCreateGroup returns c as a command for the system group.
 func EncodeCreateGroup(c CreateGroup) []byte {
 	b := []byte{commandFormat, byte(kindCreateGroup)}
@@ -179,6 +199,9 @@ func EncodeWantMembers(c WantMembers) []byte {
 // EncodeSetNode returns c as a command for the system group.
 func EncodeSetNode(c SetNode) []byte {
 	b := []byte{commandFormat, byte(kindSetNode)}
+	if c.Late {
+		b[0] = commandFormatLate
+	}
 	b = appendNodeSpec(b, &c.Node)
 	b = wire.AppendUvarint(b, c.Node.Boot)
 	b = wire.AppendBool(b, c.IfAbsent)
@@ -208,6 +231,13 @@ func EncodeForgetGroup(c ForgetGroup) []byte {
 	return wire.AppendID(b, c.Incarnation)
 }
 
+// EncodeReached returns c as a command for the system group.
+func EncodeReached(c Reached) []byte {
+	b := []byte{commandFormat, byte(kindReached)}
+	b = wire.AppendUvarint(b, uint64(c.ID))
+	return wire.AppendUvarint(wire.AppendID(b, c.Incarnation), c.Version)
+}
+
 // command is a decoded command.
 type command interface {
 	apply(st *state) Result
@@ -216,16 +246,11 @@ type command interface {
 func decodeCommand(data []byte) (command, error) {
 	r := wire.NewReader(data)
 	format := r.Byte()
-	if r.Err() == nil && format != commandFormat && format != commandFormatV1 {
+	if r.Err() == nil && (format < commandFormatV1 || format > commandFormatLate) {
 		return nil, fmt.Errorf("command format %d is not known", format)
 	}
 	kind := commandKind(r.Byte())
-	var c command
-	if format == commandFormatV1 && kind == kindSetNode {
-		c = setNodeV1{Node: readNodeSpec(r), IfAbsent: r.Bool()}
-	} else if c = readGroupCommand(r, kind); c == nil && format == commandFormat {
-		c = readNodeCommand(r, kind)
-	}
+	c := readCommand(r, format, kind)
 	if c == nil {
 		r.Fail("command kind %d is not known in format %d", kind, format)
 	}
@@ -233,6 +258,32 @@ func decodeCommand(data []byte) (command, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// readCommand returns nil for a kind that is not known in the format.
+func readCommand(r *wire.Reader, format byte, kind commandKind) command {
+	switch {
+	case kind == kindSetNode && format == commandFormatV1:
+		return setNodeV1{Node: readNodeSpec(r), IfAbsent: r.Bool()}
+	case kind == kindSetNode:
+		c := readSetNode(r)
+		c.Late = format == commandFormatLate
+		return c
+	case format == commandFormatLate:
+		return nil
+	}
+	c := readGroupCommand(r, kind)
+	if c == nil && format == commandFormat {
+		return readNodeCommand(r, kind)
+	}
+	return c
+}
+
+func readSetNode(r *wire.Reader) SetNode {
+	c := SetNode{Node: readNodeSpec(r)}
+	c.Node.Boot = r.Uvarint()
+	c.IfAbsent, c.IfPresent, c.Sparse = r.Bool(), r.Bool(), r.Bool()
+	return c
 }
 
 // readGroupCommand returns nil for a kind that is not known in every format.
@@ -268,11 +319,6 @@ func readGroupCommand(r *wire.Reader, kind commandKind) command {
 // readNodeCommand returns nil for a kind that is not new in format 2.
 func readNodeCommand(r *wire.Reader, kind commandKind) command {
 	switch kind {
-	case kindSetNode:
-		c := SetNode{Node: readNodeSpec(r)}
-		c.Node.Boot = r.Uvarint()
-		c.IfAbsent, c.IfPresent, c.Sparse = r.Bool(), r.Bool(), r.Bool()
-		return c
 	case kindSetNodeState:
 		return SetNodeState{
 			ID: raftyard.NodeID(r.Uvarint()), State: NodeState(r.Byte()), Forced: r.Bool(),
@@ -281,6 +327,10 @@ func readNodeCommand(r *wire.Reader, kind commandKind) command {
 		return ReplaceStore{ID: raftyard.NodeID(r.Uvarint()), Old: r.ID(), New: r.ID()}
 	case kindForgetGroup:
 		return ForgetGroup{ID: raftyard.GroupID(r.Uvarint()), Incarnation: r.ID()}
+	case kindReached:
+		return Reached{
+			ID: raftyard.GroupID(r.Uvarint()), Incarnation: r.ID(), Version: r.Uvarint(),
+		}
 	default:
 		return nil
 	}

@@ -58,7 +58,7 @@ func TestFormats(t *testing.T) {
 				}
 				return run(t, r, EncodeSetNode(SetNode{
 					Node: n, IfAbsent: d.HasArg("if-absent"), IfPresent: d.HasArg("if-present"),
-					Sparse: d.HasArg("sparse"),
+					Sparse: d.HasArg("sparse"), Late: d.HasArg("late"),
 				}))
 			case "state":
 				return run(t, r, EncodeSetNodeState(SetNodeState{
@@ -73,6 +73,11 @@ func TestFormats(t *testing.T) {
 			case "forget":
 				return run(t, r, EncodeForgetGroup(ForgetGroup{
 					ID: scanUint[raftyard.GroupID](t, d, "id"), Incarnation: scanIncarnation(t, d),
+				}))
+			case "reached":
+				return run(t, r, EncodeReached(Reached{
+					ID: scanUint[raftyard.GroupID](t, d, "id"), Incarnation: scanIncarnation(t, d),
+					Version: scanUint[uint64](t, d, "version"),
 				}))
 			case "command": // one of an older format
 				return run(t, r, scanHex(t, d))
@@ -122,6 +127,9 @@ func showResult(t *testing.T, data []byte) string {
 		} else {
 			fmt.Fprintf(&b, " voters=%v learners=%v snapshot=%d trailing=%d seed=%d",
 				g.Voters, g.Learners, g.SnapshotEntries, g.TrailingEntries, g.Seed)
+			if len(g.Before) > 0 {
+				fmt.Fprintf(&b, " before=%v", g.Before)
+			}
 		}
 		b.WriteByte('\n')
 	}

@@ -49,6 +49,7 @@ func FuzzCommand(f *testing.F) {
 	f.Add(EncodeSetNode(SetNode{Node: labelled, IfAbsent: true}))
 	f.Add(EncodeSetNode(SetNode{Node: node(9), IfPresent: true}))
 	f.Add(EncodeSetNode(SetNode{Node: node(1), Sparse: true}))
+	f.Add(EncodeSetNode(SetNode{Node: labelled, Late: true}))
 	f.Add(EncodeSetNodeState(SetNodeState{ID: 4, State: NodeLeaving, Forced: true}))
 	f.Add(encodeCommand(f, setNodeV1{Node: labelled, IfAbsent: true}))
 	f.Add(EncodeSetNodeState(SetNodeState{ID: 4, State: NodeDrained}))

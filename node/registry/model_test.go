@@ -42,15 +42,15 @@ func wellFormed(voters, learners []raftyard.NodeID) bool {
 func (m *model) usable(before Group, voters, learners []raftyard.NodeID) bool {
 	for _, id := range slices.Concat(voters, learners) {
 		n, ok := m.nodes[id]
-		if !ok || n.State == NodeRemoved || n.State == NodeLeaving && !before.wants(id) {
+		if !ok || n.State == NodeRemoved || n.State == NodeLeaving && !before.wantsOn(id) {
 			return false
 		}
 	}
 	return true
 }
 
-// wants says whether the record names the node.
-func (g *Group) wants(id raftyard.NodeID) bool {
+// wantsOn says whether the record wants a replica on the node.
+func (g *Group) wantsOn(id raftyard.NodeID) bool {
 	return slices.Contains(slices.Concat(g.Voters, g.Learners), id)
 }
 
@@ -114,8 +114,31 @@ func (m *model) want(c WantMembers) Code {
 	}
 	voters, learners := sorted(c.Voters), sorted(c.Learners)
 	if !slices.Equal(voters, old.Voters) || !slices.Equal(learners, old.Learners) {
+		left := slices.Concat(old.Before, old.Voters, old.Learners)
+		slices.Sort(left)
 		old.Voters, old.Learners = voters, learners
+		old.Before = nil
+		for _, id := range slices.Compact(left) {
+			if !slices.Contains(voters, id) && !slices.Contains(learners, id) {
+				old.Before = append(old.Before, id)
+			}
+		}
 		m.record(old)
+	}
+	return OK
+}
+
+func (m *model) reached(c Reached) Code {
+	g, there := m.groups[c.ID]
+	switch {
+	case !there || g.Deleted:
+		return NotFound
+	case c.Incarnation != g.Incarnation || c.Version != g.Version:
+		return Stale
+	case len(g.Before) > 0:
+		g.Before = nil
+		m.version++
+		m.groups[c.ID] = g
 	}
 	return OK
 }
@@ -146,6 +169,8 @@ func (m *model) setNode(c SetNode) Code {
 		return Invalid
 	case n.Store == (Store{}):
 		n.Store, n.Boot = old.Store, old.Boot
+	case old.Store == (Store{}) && c.Late:
+		n.First = Store(slices.Repeat([]byte{0xff}, len(n.First)))
 	case old.Store == (Store{}):
 		n.First = n.Store
 	case old.Store != n.Store:
@@ -197,7 +222,7 @@ func (m *model) setState(c SetNodeState) Code {
 	n.Forced = c.State == NodeLeaving && (c.Forced || old.Forced)
 	if c.State == NodeRemoved {
 		for id := range m.groups {
-			if g := m.groups[id]; g.wants(c.ID) {
+			if g := m.groups[id]; g.wantsOn(c.ID) || slices.Contains(g.Before, c.ID) {
 				return Conflict
 			}
 		}
@@ -340,6 +365,12 @@ func (m *machine) WantMembers(t *rapid.T) {
 	m.apply(t, EncodeWantMembers(c), m.model.want(c))
 }
 
+func (m *machine) Reached(t *rapid.T) {
+	c := Reached{ID: genGroupID.Draw(t, "id"), Incarnation: genIncarnation(t)}
+	c.Version = m.model.groups[c.ID].Version + rapid.Uint64Range(0, 1).Draw(t, "newer")
+	m.apply(t, EncodeReached(c), m.model.reached(c))
+}
+
 func (m *machine) SetNode(t *rapid.T) {
 	c := SetNode{
 		Node: Node{
@@ -350,6 +381,7 @@ func (m *machine) SetNode(t *rapid.T) {
 		IfAbsent:  rapid.Bool().Draw(t, "if absent"),
 		IfPresent: rapid.IntRange(0, 3).Draw(t, "if present") == 0,
 		Sparse:    rapid.Bool().Draw(t, "sparse"),
+		Late:      rapid.Bool().Draw(t, "late"),
 	}
 	c.Node.Store = genStore.Draw(t, "store")
 	c.Node.Boot = rapid.Uint64Range(0, 3).Draw(t, "boot")

@@ -166,6 +166,14 @@ func TestLeavingNode(t *testing.T) {
 	if res := want(7, ids(1, 2, 4), ids(3)); res.Code != Invalid {
 		t.Errorf("a leaving member back = %v %q", res.Code, res.Detail)
 	}
+	if res := apply(t, r, remove); res.Code != Conflict {
+		t.Errorf("removed before the group has left it = %v %q", res.Code, res.Detail)
+	}
+	g, _ := r.Group(7)
+	reached := Reached{ID: 7, Incarnation: g.Incarnation, Version: g.Version}
+	if res := apply(t, r, EncodeReached(reached)); res.Code != OK {
+		t.Errorf("reached = %v %q", res.Code, res.Detail)
+	}
 	if res := apply(t, r, remove); res.Code != OK {
 		t.Errorf("removed = %v %q", res.Code, res.Detail)
 	}
@@ -248,6 +256,25 @@ func TestSparse(t *testing.T) {
 	res := apply(t, r, EncodeSetNode(SetNode{Node: node(1)}))
 	if diff := cmp.Diff(node(1), res.Node); diff != "" {
 		t.Errorf("not sparse (-want +got):\n%s", diff)
+	}
+}
+
+// TestLate: what a founding node that comes late was founded with is in no directory.
+func TestLate(t *testing.T) {
+	r := withNodes(t, 2)
+	late := node(1)
+	late.Store, late.Boot = Store{1}, 1
+	res := apply(t, r, EncodeSetNode(SetNode{Node: late, Late: true}))
+	if first := res.Node.First; res.Code != OK || first.IsZero() || first == late.Store {
+		t.Errorf("a late node = %v, its first directory is %v", res.Code, first)
+	}
+	known := node(2)
+	known.Store, known.Boot = Store{2}, 1
+	apply(t, r, EncodeSetNode(SetNode{Node: known}))
+	known.Boot = 2
+	res = apply(t, r, EncodeSetNode(SetNode{Node: known, Late: true}))
+	if res.Code != OK || res.Node.First != known.Store {
+		t.Errorf("one that has had a directory = %v, its first is %v", res.Code, res.Node.First)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 // What a record may hold. A command over a limit is [Invalid].
 const (
 	MaxMembers     = 15  // voters and learners of a group together
+	MaxBefore      = 64  // former members that a group has not left for certain
 	MaxKindBytes   = 64  // length of a kind
 	MaxAddrBytes   = 255 // length of an address
 	MaxLabels      = 32  // labels of a node
@@ -35,7 +36,8 @@ type Node struct {
 	Store Store
 
 	// First is the first directory that was registered for the node, zero while
-	// none was. It never changes.
+	// none was. It never changes. It is one that no node has, all bits set, if the node
+	// founds the cluster and came late; see [SetNode].
 	First Store
 
 	// Boot counts the starts of Store: it is the latest that was registered. It
@@ -93,6 +95,12 @@ type Group struct {
 	// the order of their ids.
 	Voters, Learners []raftyard.NodeID
 
+	// Before are the nodes that were wanted as members before and are not any more,
+	// in the order of their ids. Until the group has come to what is wanted now, which
+	// [Reached] says, what it has may be on them alone. With very many changes that are
+	// not waited for, the list is full, and no other ones are wanted.
+	Before []raftyard.NodeID
+
 	// SnapshotEntries and TrailingEntries are the group's options, as they were
 	// given when it was created.
 	SnapshotEntries, TrailingEntries uint64
@@ -145,7 +153,7 @@ func (g *Group) check() error {
 	case g.Incarnation.IsZero():
 		return errors.New("the incarnation is zero")
 	case g.Deleted:
-		if len(g.Voters)+len(g.Learners) != 0 {
+		if len(g.Voters)+len(g.Learners)+len(g.Before) != 0 {
 			return errors.New("a deleted group has members")
 		}
 		return checkKind(g.Kind)
@@ -156,10 +164,39 @@ func (g *Group) check() error {
 	if err := checkMembers(g.Voters, g.Learners); err != nil {
 		return err
 	}
+	if err := g.checkBefore(); err != nil {
+		return err
+	}
 	if g.Seed == 0 {
 		return errors.New("the seed is zero")
 	}
 	return nil
+}
+
+func (g *Group) checkBefore() error {
+	if len(g.Before) > MaxBefore {
+		return fmt.Errorf("%d former members, the limit is %d", len(g.Before), MaxBefore)
+	}
+	for i, id := range g.Before {
+		switch {
+		case id == 0 || i > 0 && g.Before[i-1] >= id:
+			return errors.New("the former members are not in order")
+		case g.wants(id):
+			return fmt.Errorf("node %d is a member and a former one", id)
+		}
+	}
+	return nil
+}
+
+// wants reports whether the group is to have a replica on the node.
+func (g *Group) wants(id raftyard.NodeID) bool {
+	return slices.Contains(g.Voters, id) || slices.Contains(g.Learners, id)
+}
+
+// Names reports whether the group is to have a replica on the node, or may still have one
+// there because it was to have one.
+func (g *Group) Names(id raftyard.NodeID) bool {
+	return g.wants(id) || slices.Contains(g.Before, id)
 }
 
 // checkKind allows visible ASCII only: what counts as a letter in Unicode

@@ -63,7 +63,7 @@ type Result struct {
 // resultFormat is the first byte of every encoded result. In format 1, which is
 // still read, a node has less.
 const (
-	resultFormat   = 2
+	resultFormat   = 3
 	resultFormatV1 = 1
 )
 
@@ -96,7 +96,7 @@ func (res Result) encode() []byte {
 func DecodeResult(data []byte) (Result, error) {
 	r := wire.NewReader(data)
 	format := r.Byte()
-	if r.Err() == nil && format != resultFormat && format != resultFormatV1 {
+	if r.Err() == nil && (format < resultFormatV1 || format > resultFormat) {
 		return Result{}, fmt.Errorf("registry: result format %d is not known", format)
 	}
 	res := Result{Code: Code(r.Byte())}
@@ -108,7 +108,7 @@ func DecodeResult(data []byte) (Result, error) {
 		r.Fail("result flags %#x are not known", flags)
 	}
 	if flags&resultHasGroup != 0 {
-		res.Group = readGroup(r)
+		res.Group = readGroup(r, format)
 	}
 	switch {
 	case flags&resultHasNode == 0:

@@ -29,7 +29,7 @@ import (
 // there or in another place is noticed like a bit that is flipped. The stream
 // ends with the end frame: what comes after it is an error.
 const (
-	snapshotFormat   = 2
+	snapshotFormat   = 3
 	snapshotFormatV1 = 1 // still read; a node has less
 
 	frameHead   = 1
@@ -229,7 +229,7 @@ func (s *snapshotReader) head(payload []byte) error {
 		return fmt.Errorf("the first frame is of kind %d", kind)
 	}
 	s.format = r.Byte()
-	if r.Err() == nil && s.format != snapshotFormat && s.format != snapshotFormatV1 {
+	if r.Err() == nil && (s.format < snapshotFormatV1 || s.format > snapshotFormat) {
 		return fmt.Errorf("format %d is not known", s.format)
 	}
 	s.state.version = r.Uvarint()
@@ -251,7 +251,7 @@ func (s *snapshotReader) items(payload []byte) error {
 		case frameNodes:
 			err = s.node(read(r))
 		case frameGroups:
-			err = s.group(readGroup(r))
+			err = s.group(readGroup(r, s.format))
 		default:
 			return fmt.Errorf("a frame of kind %d", kind)
 		}

@@ -48,6 +48,10 @@ const (
 	Move      FaultKind = "move"     // Node, or all if N, come back after For at another address
 	Drain     FaultKind = "drain"    // Node leads nothing any more
 	Undrain   FaultKind = "undrain"  // Node may lead again
+	Leave     FaultKind = "leave"    // Node is taken out of the cluster, by force if N
+	Attach    FaultKind = "attach"   // Node is attached to Group as a learner
+	Detach    FaultKind = "detach"   // Node is detached from Group
+	Forget    FaultKind = "forget"   // Group, which was deleted, is forgotten
 	Contest   FaultKind = "contest"  // some create and delete one group at the same time, M times
 )
 

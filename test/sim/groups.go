@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -27,6 +28,8 @@ type groupInfo struct {
 	contests    int             // so many create and delete it
 	stillborn   bool            // the directory in which it was to begin is lost
 	forced      bool            // one that came before was deleted by force
+	asked       int             // so often somebody has asked for other members
+	forget      bool            // it was deleted, and is to be forgotten
 
 	wish node.Members      // what its members were last asked to be
 	last map[string]string // a value that each key has had
@@ -58,7 +61,9 @@ func (g *groupInfo) wished(voters []group.Member) bool {
 
 // without takes a node whose disk is lost out of the members that a group shall have.
 func (w *World) without(m node.Members) node.Members {
-	lost := func(id raftyard.NodeID) bool { return w.host(id).isGone() }
+	lost := func(id raftyard.NodeID) bool {
+		return w.host(id).isGone() || w.host(id) == w.leaver
+	}
 	m.Voters = slices.DeleteFunc(slices.Clone(m.Voters), lost)
 	m.Learners = slices.DeleteFunc(slices.Clone(m.Learners), lost)
 	return m
@@ -105,13 +110,17 @@ func (w *World) create(g *groupInfo) {
 
 // decide has the registry decide that there is a group, and learns what it is.
 func (w *World) decide(g *groupInfo) {
-	spec := w.spec(g, g.wish)
 	for {
+		w.stay(g)
+		spec := w.spec(g, w.staying(g.wish))
 		err := w.admin(func(ctx context.Context, n *node.Node) error {
 			_, err := n.CreateGroup(ctx, spec)
 			return err
 		})
-		if err == nil && w.learn(g) {
+		// Since somebody has asked for it, a member may have had to leave the cluster: what
+		// is wanted is settled after the last fault.
+		left := w.leaver != nil && errors.Is(err, node.ErrGroupExists)
+		if (err == nil || left) && w.learn(g) {
 			return
 		}
 		w.clients.Sleep(context.Background(), 50*time.Millisecond)
@@ -152,6 +161,7 @@ func (w *World) admin(fn func(context.Context, *node.Node) error) error {
 // known if it was alone, and has succeeded: what was asked before is then too late.
 func (w *World) setMembers(g *groupInfo, m node.Members) error {
 	g.wish, g.unsure = m, true
+	g.asked++
 	err := w.admin(func(ctx context.Context, n *node.Node) error {
 		_, err := n.SetMembers(ctx, g.id, m, false)
 		return err
@@ -191,6 +201,7 @@ func (w *World) settle() (done func() bool) {
 				w.reconsider(g)
 			}
 			w.reviveStillborn(g)
+			w.stay(g)
 			for !g.gone && w.setMembers(g, w.without(g.wish)) != nil {
 				w.clients.Sleep(context.Background(), 100*time.Millisecond)
 				// A change that cannot be reached any more, because of a disk that is
@@ -201,6 +212,7 @@ func (w *World) settle() (done func() bool) {
 			if !g.gone {
 				w.wanted(g)
 			}
+			w.settleForgotten(g)
 		})
 	}
 	return func() bool { return left == 0 }

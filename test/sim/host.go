@@ -56,8 +56,9 @@ type host struct {
 	slow      time.Duration // what a sync takes at the most, beyond the usual
 	failSync  bool          // the next sync fails
 	broken    bool          // a sync has failed since the start
-	trip      uint64        // it crashes in so many syncs, if not zero
+	trip      uint64        // it crashes in so many syncs or removals, if not zero
 	tripFor   time.Duration // and is down for so long then
+	tripIn    string        // only what happens to files below this counts
 	ambush    time.Duration // it crashes so soon after it next gets a snapshot, if not zero
 
 	commits int // of its disk before this start
@@ -92,7 +93,7 @@ func (h *host) beforeSync(what string) error {
 	if strings.HasSuffix(what, "/sequence") {
 		h.noted[0], h.noted[1] = h.noted[1], h.disk.Stats().Commits
 	}
-	h.stumble()
+	h.stumble(what)
 	d := time.Duration(0)
 	for _, most := range []time.Duration{h.w.setup.syncTime, h.slow} {
 		if most > 0 {
@@ -110,9 +111,9 @@ func (h *host) beforeSync(what string) error {
 	return nil
 }
 
-// stumble ends the node in a sync if this is the one.
-func (h *host) stumble() {
-	if h.trip == 0 {
+// stumble ends the node in what it does to its disk if this is the one.
+func (h *host) stumble(what string) {
+	if h.trip == 0 || !strings.Contains(what, h.tripIn) {
 		return
 	}
 	if h.trip--; h.trip > 0 {
@@ -163,7 +164,7 @@ func (h *host) start() {
 	dice := nodeDice{newDice(h.w.cfg.Seed, streamDisks+2*uint64(h.id)+1+h.starts<<32)}
 	in := &world.World{
 		Turns: st, Dice: dice,
-		Disk: world.Disk{Files: h.disk.Files(), OpenDB: h.disk.OpenDB},
+		Disk: world.Disk{Files: h.files(), OpenDB: h.disk.OpenDB},
 		Listen: func(cfg transport.Config) (world.Carrier, error) {
 			return h.w.net.Listen(st, cfg), nil
 		},
@@ -190,7 +191,7 @@ func (h *host) config() node.Config {
 	}
 	kinds := make(map[string]group.Factory, len(of))
 	for name, kind := range of {
-		kinds[name] = kind(h.disk.Files())
+		kinds[name] = kind(h.files())
 	}
 	c := node.Config{
 		ID: h.id, Dir: "/data", Cluster: "sim", Kinds: kinds,
@@ -222,7 +223,7 @@ func (h *host) opened(examine func() world.Examined) {
 func (h *host) started(n *node.Node, err error) {
 	if err != nil {
 		h.log("does not start:", err.Error())
-		if !h.broken && !h.isGone() && !h.stale {
+		if !h.broken && !h.isGone() && !h.stale && !h.removed {
 			h.w.fail("always starts", fmt.Errorf("node %d: %w", h.id, err))
 		}
 		if h.rotten && errors.Is(err, storage.ErrDamaged) {
@@ -310,40 +311,6 @@ func (h *host) streamed() {
 			h.w.crash(h.id, d)
 		}
 	})
-}
-
-// stop closes the node in order.
-func (h *host) stop() {
-	if h.state != running {
-		return
-	}
-	h.state = stopping
-	h.log("closes", "")
-	st, n := h.st, h.node
-	st.Go("close", func() {
-		ctx, cancel := st.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		err := n.Close(ctx)
-		h.w.turns.After(0, func() {
-			if h.st == st && h.state == stopping {
-				h.closed(err)
-			}
-		})
-	})
-}
-
-// closed hears that the node has closed.
-func (h *host) closed(err error) {
-	if err != nil && !h.broken {
-		h.w.fail("closes", fmt.Errorf("node %d: close: %w", h.id, err))
-	}
-	for _, name := range h.st.Processes() {
-		if name != "watch" && name != callProcess {
-			h.w.leaks = append(h.w.leaks, fmt.Sprintf("node %d: process %s", h.id, name))
-		}
-	}
-	h.log("is closed", "")
-	h.crash((*simdisk.Disk).Kill, check.LostNothing)
 }
 
 // look examines the node.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/badgerdb" //nolint:depguard // a simulated one's options
 	"github.com/raftyard/raftyard/internal/kv"
 	"github.com/raftyard/raftyard/internal/simdisk"
@@ -68,6 +69,8 @@ func (h *host) startFrom(image *simdisk.Disk, d time.Duration) {
 	h.crash((*simdisk.Disk).Kill, check.LostAll)
 	image.BeforeSync, image.Until = h.disk.BeforeSync, h.disk.Until
 	h.disk = image
+	s := shunned{last: h.boots}
+	s.look(w.turns.Time(), w.notedStart(h.id))
 	h.start()
 	st := h.st
 	w.turns.After(d, h.wipe)
@@ -75,18 +78,57 @@ func (h *host) startFrom(image *simdisk.Disk, d time.Duration) {
 		if h.st != st || h.state == down {
 			return true
 		}
-		if w.net.Connected(h.id) {
+		for _, o := range s.wronglyBy(w.net.Connected(h.id, s.at)) {
 			w.fail("rule 14 (quarantine)", fmt.Errorf(
-				"node %d runs an older copy of its disk, and others listen to it", h.id))
+				"node %d runs an older copy of its disk, and node %d listens to it", h.id, o))
 		}
+		s.look(w.turns.Time(), w.notedStart(h.id))
 		return false
 	})
 }
 
+// A shunned is a node on an older copy of its disk. Whoever has noted its last start must
+// not connect with it any more. Who has not, because it knows nothing of the cluster yet,
+// cannot tell.
+type shunned struct {
+	last uint64 // start before the copy was put in its place
+	at   time.Duration
+	knew []raftyard.NodeID // those who had noted it then
+}
+
+// look takes note of who knows now of the last start.
+func (s *shunned) look(now time.Duration, noted map[raftyard.NodeID]uint64) {
+	s.at, s.knew = now, nil
+	for id, start := range noted {
+		if start >= s.last {
+			s.knew = append(s.knew, id)
+		}
+	}
+}
+
+// wronglyBy returns those who ought to have refused a connection that has come up since.
+func (s *shunned) wronglyBy(connected []raftyard.NodeID) []raftyard.NodeID {
+	return slices.DeleteFunc(connected, func(id raftyard.NodeID) bool {
+		return !slices.Contains(s.knew, id)
+	})
+}
+
+// notedStart returns the start of a node that each of the others has noted.
+func (w *World) notedStart(of raftyard.NodeID) map[raftyard.NodeID]uint64 {
+	noted := make(map[raftyard.NodeID]uint64)
+	for _, o := range w.hosts {
+		if o.id != of && o.seen.Starts != nil {
+			noted[o.id] = o.seen.Starts.Noted(of)
+		}
+	}
+	return noted
+}
+
 // noted reports whether all the others have noted the node's last start.
 func (w *World) noted(h *host) bool {
+	noted := w.notedStart(h.id)
 	return !slices.ContainsFunc(w.hosts, func(o *host) bool {
-		return o != h && o.in && o.seen.Starts.Noted(h.id) < h.boots
+		return o != h && o.in && noted[o.id] < h.boots
 	})
 }
 

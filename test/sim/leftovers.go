@@ -16,7 +16,7 @@ import (
 // inspect shows the checker what is left on the disks when everything is closed.
 func (w *World) inspect() {
 	for _, h := range w.hosts {
-		if h.lost || w.turns.Err() != nil {
+		if h.lost || h == w.leaver || w.turns.Err() != nil {
 			continue
 		}
 		things, err := leftOn(h.disk)

@@ -28,6 +28,7 @@ func generateLife(s *setup, d *rand.Rand) Schedule {
 	for i := range s.guests {
 		m.join(raftyard.NodeID(s.nodes + i + 1))
 	}
+	m.leave()
 	kinds := m.disturbances()
 	for range d.IntN(10) {
 		m.add(kinds[d.IntN(len(kinds))])
@@ -58,7 +59,8 @@ func (m *lifeMaker) operations() []func(time.Duration) {
 	all := []func(time.Duration){
 		m.step, m.step, m.step, m.swap, m.hasty, m.renew, m.renew, m.contest, m.handOver,
 		m.comeBack, m.comeBack, m.crashOnRemoval, m.crashOnRemoval, m.forget, m.cutLeader,
-		m.orphan, m.cutRegistry, m.snapshot, m.drain, m.move,
+		m.orphan, m.cutRegistry, m.snapshot, m.drain, m.move, m.interact, m.interact, m.bury,
+		m.bury,
 	}
 	m.d.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all[:3+m.d.IntN(len(all)-3)]

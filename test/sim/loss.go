@@ -102,7 +102,8 @@ func (w *World) dispensable(id raftyard.NodeID) bool {
 		return g.moving() || !g.gone && g.seed == id && w.unfounded(g)
 	}
 	in := w.members()
-	if !w.host(id).in || w.joining > 0 || len(in) < 3 || slices.ContainsFunc(w.groups, begins) {
+	if !w.host(id).in || w.joining > 0 || w.leaver != nil || len(in) < 3 ||
+		slices.ContainsFunc(w.groups, begins) {
 		return false
 	}
 	for _, h := range in {

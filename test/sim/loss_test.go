@@ -79,3 +79,17 @@ func TestOldDirectoryComesBack(t *testing.T) {
 	s.Until("it has a third", func() bool { return s.w.counts.Returned == 2 })
 	s.Until("all is made up for", func() bool { return s.w.dispensable(2) })
 }
+
+// TestOnlyFoundingVoterIsWiped takes the disk of one of two nodes that have founded the
+// cluster: the only one of them that voted at first. It must not found it a second time.
+func TestOnlyFoundingVoterIsWiped(t *testing.T) {
+	s := Start(t, Config{Seed: 33, Nodes: 2, Groups: 1, Guests: 1})
+	s.Until("all are ready", func() bool { return len(s.w.unready()) == 0 })
+	s.Inject(Fault{Kind: Join, Node: 3})
+	s.Until("a third has joined", func() bool { return !s.w.host(3).unready() })
+	s.Inject(Fault{Kind: Members, Group: 1, N: 7})
+	s.Until("its disk can be lost", func() bool { return s.w.dispensable(1) })
+	s.Inject(Fault{Kind: Wipe, Node: 1, For: time.Millisecond})
+	s.Until("it is back", func() bool { return s.w.counts.Returned == 1 })
+	s.Until("all is made up for", func() bool { return s.w.dispensable(1) })
+}

@@ -41,6 +41,7 @@ var faultActions = map[FaultKind]func(w *World, f *Fault){
 	Transfer: transferLeader, Members: changeMembers, Replace: changeMembers,
 	Snapshot: takeSnapshot, Create: renew, Delete: renew, Recreate: renew, Contest: contest,
 	Join: join, Move: move, Drain: drain, Undrain: drain,
+	Leave: leave, Attach: attach, Detach: attach, Forget: forget,
 }
 
 // unleash sets when each fault comes.
@@ -60,7 +61,7 @@ func (w *World) fits(f *Fault) bool {
 	n := raftyard.NodeID(len(w.hosts))
 	switch f.Kind {
 	case CrashAll, Split, Flaky, SlowNet, Tear, Usurp, Members, Replace, Create, Delete, Recreate,
-		Contest:
+		Contest, Forget:
 	default:
 		if f.Node == 0 {
 			return false

@@ -22,6 +22,8 @@ type standing struct {
 	draining int  // so many ask it to, or take that back
 	touched  bool // somebody has
 
+	removed bool // it was taken out of the cluster
+
 	moves int // how often its address has changed
 }
 
@@ -147,6 +149,7 @@ func (w *World) settleNodes() {
 		}
 		w.check.Drained(h.id, h.drained)
 	}
+	w.settleLeaver()
 	w.wantedNodes()
 }
 
@@ -178,6 +181,9 @@ func (w *World) wantedNodes() {
 // unready names the nodes that ought to be ready and are not.
 func (w *World) unready() (ids []raftyard.NodeID) {
 	for _, h := range w.hosts {
+		if h == w.leaver {
+			continue
+		}
 		if h.stale || h.wanted && !h.isGone() && (h.lost || h.unready()) {
 			ids = append(ids, h.id)
 		}

@@ -54,7 +54,7 @@ func renew(w *World, f *Fault) {
 			g.dying = false
 			return
 		}
-		g.wish, g.gone = w.someMembers(f.N, f.M), false
+		g.wish, g.gone, g.forget = w.someMembers(f.N, f.M), false, false
 		w.create(g)
 	})
 }

@@ -122,8 +122,28 @@ func (w *World) recover(done func() bool) bool {
 			w.fail("rule 21 (state leads)", errors.New(text))
 		}
 	}
-	return w.failure == nil
+	return w.failure == nil && w.forgets()
 }
+
+// forgets waits until nobody remembers what is forgotten. A node that was not told looks
+// only now and then.
+func (w *World) forgets() bool {
+	limit := w.turns.Time() + 2*forgetTicks*w.setup.tick + w.patience()
+	late := func() bool { return w.turns.Time() >= limit }
+	w.turns.At(int64(limit), func() {})
+	well := w.graves() == ""
+	w.every(10*w.setup.tick, func() bool {
+		well = well || w.graves() == ""
+		return well || late()
+	})
+	if w.turns.Until(func() bool { return well || late() }) && !well {
+		w.fail("rule 16 (tidy)", errors.New(w.graves()))
+	}
+	return w.failure == nil && w.turns.Err() == nil
+}
+
+// forgetTicks is how often a node looks for tombstones of groups that are forgotten.
+const forgetTicks = 300
 
 // fewest is how many requests must have been done before the first phase ends: where
 // groups come late, or early faults keep everybody busy, it lasts longer.

@@ -32,6 +32,21 @@ type Script struct {
 // cfg.Groups are 3 and 1; there are no clients. Everything ends with the test.
 func Start(t testing.TB, cfg Config) *Script {
 	t.Helper()
+	s := begin(t, cfg)
+	s.Until("every group is created", func() bool {
+		for _, g := range s.w.groups {
+			if !g.created {
+				return false
+			}
+		}
+		return true
+	})
+	return s
+}
+
+// begin is Start, without waiting for anything.
+func begin(t testing.TB, cfg Config) *Script {
+	t.Helper()
 	if cfg.Nodes == 0 {
 		cfg.Nodes = 3
 	}
@@ -57,14 +72,6 @@ func Start(t testing.TB, cfg Config) *Script {
 		h.wanted = true
 		h.start()
 	}
-	s.Until("every group is created", func() bool {
-		for _, g := range w.groups {
-			if !g.created {
-				return false
-			}
-		}
-		return true
-	})
 	return s
 }
 

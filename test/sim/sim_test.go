@@ -152,15 +152,17 @@ const (
 // rare is what few seeds may have nothing of, and lucky what many may not.
 func rare() []string {
 	return []string{
-		"Ambushes", "Excused", "Failed", "Forced", "Recreate", "RequestsLost", "Returned",
-		"Reverts", "Rots", "Wipes",
+		"Ambushes", "Detached", "Excused", "Failed", "Forced", "Leaves", "Recreate",
+		"RequestsLost", "Returned", "Reverts", "Rots", "Wipes",
 	}
 }
 
 func lucky() []string { return []string{"Excused"} }
 
 // alive is what only seeds of TestLifeCycle have.
-func alive() []string { return []string{"Forced", "Joins", "Moves"} }
+func alive() []string {
+	return []string{"Attached", "Detached", "Forced", "Forgotten", "Joins", "Leaves", "Moves"}
+}
 
 // missing names what did not happen, or was not checked, in any of the seeds, which are
 // of TestSeeds or of TestLifeCycle.

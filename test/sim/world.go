@@ -38,8 +38,9 @@ type World struct {
 	history linear.History
 	verdict *linear.Verdict
 	request uint64
-	working bool // clients may begin something
-	joining int  // so many hosts are about to belong to the cluster
+	working bool  // clients may begin something
+	leaver  *host // that leaves the cluster, or has left it; nil: none
+	joining int   // so many hosts are about to belong to the cluster
 	counts  Counts
 	reached map[raftyard.Incarnation]reached
 
@@ -70,6 +71,10 @@ type Counts struct {
 	Returned  int // nodes that were taken in again after their disk was lost
 	Joins     int // nodes that have joined
 	Moves     int // nodes that have come back at another address
+	Leaves    int // nodes that have left
+	Attached  int // nodes that were attached to a group
+	Detached  int // nodes that were detached from one, without residue
+	Forgotten int // deleted groups that were forgotten
 	Lacking   int // starts of nodes that do not know the kinds
 	Stateless int // terms in which a replica without a state machine has led
 	Checked   check.Tally
@@ -86,6 +91,8 @@ func (c *Counts) add(o Counts) {
 	c.Reverts, c.Clocks, c.Recreate = c.Reverts+o.Reverts, c.Clocks+o.Clocks, c.Recreate+o.Recreate
 	c.Forced, c.Returned = c.Forced+o.Forced, c.Returned+o.Returned
 	c.Joins, c.Moves = c.Joins+o.Joins, c.Moves+o.Moves
+	c.Attached, c.Detached = c.Attached+o.Attached, c.Detached+o.Detached
+	c.Forgotten, c.Leaves = c.Forgotten+o.Forgotten, c.Leaves+o.Leaves
 	c.Checked.Add(o.Checked)
 }
 

@@ -156,11 +156,32 @@ func (g *groupState) leader() *replicaState {
 	return leader
 }
 
+// starves reports whether a replica needs a state that nobody has who is awake: the state
+// machines that have it are those of other starts.
+func (g *groupState) starves(s, leader *replicaState) bool {
+	return s != nil && s.shown && s.seen.last+1 < leader.seen.durableFirst && g.sleeps()
+}
+
+// sleeps reports whether every replica that has taken part in the group sleeps.
+func (g *groupState) sleeps() bool {
+	asleep := false
+	for _, s := range g.order {
+		if s.shown && s.seen.serving && s.seen.members > 0 {
+			if !s.seen.asleep {
+				return false
+			}
+			asleep = true
+		}
+	}
+	return asleep
+}
+
 // caughtUp: a member has applied all that is committed, and every write that was
 // acknowledged.
 func (u *unsettled) caughtUp(g *groupState, m group.Member, leader *replicaState) {
 	s := g.replicas[m.ID]
 	switch {
+	case g.starves(s, leader):
 	case s == nil || !s.shown:
 		u.add(CaughtUp, "group %d: member %d is not on node %d", g.key.id, m.ID, m.Node)
 	case s.seen.commit < leader.seen.commit || s.seen.applied < leader.seen.commit:

@@ -85,6 +85,17 @@ func TestUnsettled(t *testing.T) {
 			b.ack(3, "\x03", "done")
 			b.c.group(groupKey{benchGroup, incarnation()}).replica(3).machine.index = 2
 		}},
+		{"a member that needs a state, which one has who is awake", CaughtUp, func(b *bench) {
+			b.starve(1)
+		}},
+		{"a joint group whose members sleep", Tidy, func(b *bench) {
+			b.members(group.Voter, group.Voter, group.Demoting)
+			b.starve(1, 2)
+		}},
+		{"a member that lags, and needs no state, while others sleep", CaughtUp, func(b *bench) {
+			b.starve(1, 2)
+			b.c.group(groupKey{benchGroup, incarnation()}).replica(1).seen.durableFirst = 1
+		}},
 		{"a request without an answer", Resolved, func(b *bench) {
 			b.c.Asked(1, "put")
 			b.c.Asked(2, "get")
@@ -140,6 +151,17 @@ func (b *bench) without(id raftyard.ReplicaID) {
 	b.none()
 }
 
+// starve leaves replica 3 with nothing, and cuts the leader's log. Those on some nodes
+// sleep.
+func (b *bench) starve(asleep ...raftyard.NodeID) {
+	g := b.c.group(groupKey{benchGroup, incarnation()})
+	g.replica(1).seen.durableFirst = 3
+	g.replica(3).seen = sight{serving: true}
+	for _, n := range asleep {
+		g.replica(raftyard.ReplicaID(n)).seen.asleep = true
+	}
+}
+
 // TestUnsettledSpares: nothing is asked of what cannot be.
 func TestUnsettledSpares(t *testing.T) {
 	for name, do := range map[string]func(b *bench){
@@ -174,6 +196,10 @@ func TestUnsettledSpares(t *testing.T) {
 			b.c.Drained(1, true)
 			b.c.Drained(2, true)
 			b.c.Crashed(3, LostNothing)
+		},
+		"a member that needs a state which all who have it sleep with": func(b *bench) {
+			b.members(group.Voter, group.Voter, group.Learner)
+			b.starve(1, 2)
 		},
 		"the wish for a node that is down": func(b *bench) {
 			b.wish(1, 2, 3, 4)

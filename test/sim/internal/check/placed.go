@@ -8,8 +8,8 @@ import (
 )
 
 // placed: the members are where they are wanted, and nothing else of the group is.
-// While a node of the wish is down its member cannot come, and only what does not
-// need it is asked for.
+// While a node of the wish is down its member cannot come, and nobody can become a voter
+// while all who have the state sleep: then only what does not need them is asked for.
 //
 // Rule 16, [Tidy]: no group is joint, no learner is left over, and no replica that
 // was removed.
@@ -26,6 +26,9 @@ func (u *unsettled) placed(c *Checker, g *groupState, w Wish) {
 		if s.shown && s.home.node.up && !slices.Contains(nodes, s.home.node.id) && !s.lost {
 			u.add(Tidy, "%v is not wanted there", s)
 		}
+	}
+	if g.sleeps() {
+		return
 	}
 	for _, id := range nodes {
 		if n := c.nodes[id]; n == nil || !n.up {

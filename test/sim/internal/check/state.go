@@ -101,6 +101,7 @@ type sight struct {
 	applied uint64
 	members uint64 // index of the state
 	epoch   uint64
+	asleep  bool
 
 	durableFirst, durableLast uint64
 }
@@ -110,6 +111,7 @@ func sightOf(r *Replica, log Log) sight {
 		serving: r.Serving, role: r.Role, term: r.Term, vote: r.Vote, leader: r.Leader,
 		commit: r.Commit, first: r.First, last: r.Last, handed: r.HandedTo,
 		applied: r.Applied, members: r.State.Index, epoch: r.State.Descriptor.Epoch,
+		asleep: r.Asleep,
 	}
 	if log != nil {
 		s.durableFirst, s.durableLast = log.Bounds()

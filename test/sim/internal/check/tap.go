@@ -26,17 +26,20 @@ import (
 // looked at where it commits.
 func (c *Checker) Sent(node raftyard.NodeID, env *transport.Envelope, durable Durable) {
 	n := c.node(node)
-	s := c.replica(Identity{env.Group, env.Incarnation, env.From.Replica, env.From.Node})
 	if !n.up {
 		n.early = append(n.early, *env)
 		return
 	}
+	if env.Notice != nil {
+		// Whoever is there by now says so in the name of the one that was addressed, which
+		// may have been in a directory that is lost.
+		g := c.group(groupKey{env.Group, env.Incarnation})
+		c.checkNotice(g.replica(env.From.Replica), env)
+		return
+	}
+	s := c.replica(Identity{env.Group, env.Incarnation, env.From.Replica, env.From.Node})
 	if env.From.Node != node {
 		c.fail(OneHome, "node %d sends in the name of %v", node, s)
-	}
-	if env.Notice != nil {
-		c.checkNotice(s, env)
-		return
 	}
 	c.checkSilence(s, env.Message)
 	t := tap{Checker: c, s: s, m: env.Message, held: Held{Log: s.log}}

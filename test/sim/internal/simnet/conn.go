@@ -46,6 +46,7 @@ type conn struct {
 	addr     string    // at which it was dialled last; empty: none was known
 	remote   *Endpoint // while up
 	since    time.Time
+	made     time.Duration // when it came up
 	lastErr  error
 	backoff  time.Duration
 	arrival  int64 // of the last envelope: those after it come later
@@ -116,11 +117,33 @@ func (c *conn) shake() {
 func (c *conn) established(remote *Endpoint) {
 	c.state, c.remote, c.lastErr, c.backoff = up, remote, nil, 0
 	c.since = c.from.st.Now()
+	c.made = c.from.net.s.Time()
 	c.arrival = 0
 	c.connects++
 	c.from.net.event(c.from.id.Node, "connected", c.to, "")
 	c.from.peerChanged(c.to, true)
 	c.release()
+	c.ping(c.life)
+}
+
+// pingEvery is how often a connection is probed.
+const pingEvery = time.Second
+
+// ping has the peer look, now and then, whether it still admits the node that has dialled.
+func (c *conn) ping(life uint64) {
+	c.from.net.s.After(pingEvery, func() {
+		switch {
+		case c.life != life || c.state != up || c.from.closed:
+			return
+		case c.fault().Cut || c.remote.closed || c.remote.cfg.Admit == nil:
+		default:
+			if refusal := c.remote.cfg.Admit(c.from.id); refusal != nil {
+				c.fail(refusal)
+				return
+			}
+		}
+		c.ping(life)
+	})
 }
 
 // release lets go what has waited for the connection.

@@ -2,6 +2,7 @@ package simnet
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -153,16 +154,24 @@ func (n *Network) Known(node raftyard.NodeID) bool {
 	return true
 }
 
-// Connected reports whether there is a connection from or to a node.
-func (n *Network) Connected(node raftyard.NodeID) bool {
+// Connected returns the others that have a connection with a node, in either direction,
+// that has come up after a moment, in order.
+func (n *Network) Connected(node raftyard.NodeID, after time.Duration) (peers []raftyard.NodeID) {
 	for id, e := range n.ends {
 		for _, c := range e.conns {
-			if c.state == up && (id == node || c.to == node) && !c.remote.closed {
-				return true
+			if c.state != up || c.remote.closed || c.made <= after {
+				continue
+			}
+			switch node {
+			case id:
+				peers = append(peers, c.to)
+			case c.to:
+				peers = append(peers, id)
 			}
 		}
 	}
-	return false
+	slices.Sort(peers)
+	return slices.Compact(peers)
 }
 
 func (n *Network) route(r Route) *Faults {

@@ -369,6 +369,12 @@ func TestSnapshots(t *testing.T) {
 			r.set(func(f *Faults) { f.ChunkDelay = 50 * time.Millisecond })
 			r.s.After(100*time.Millisecond, func() { r.set(func(f *Faults) { f.Cut = true }) })
 		}, want: transport.ErrUnknown},
+		{name: "cut for moments", prepare: func(r *rig) {
+			r.set(func(f *Faults) { f.Jitter = 50 * time.Millisecond })
+			for at := 110 * time.Millisecond; at < time.Second; at += 7 * time.Millisecond {
+				r.s.After(at, func() { r.set(func(f *Faults) { f.Cut = !f.Cut }) })
+			}
+		}, whole: true},
 		{name: "receiver dies", prepare: func(r *rig) {
 			r.set(func(f *Faults) { f.ChunkDelay = 50 * time.Millisecond })
 			r.s.After(100*time.Millisecond, func() { r.crash() })
@@ -507,4 +513,47 @@ func TestMoved(t *testing.T) {
 	if r.up(1, 2) {
 		t.Error("another node is taken for it")
 	}
+}
+
+// TestConnected: a connection is of both of its ends, and came up at some moment.
+func TestConnected(t *testing.T) {
+	r := newRig(t)
+	for _, id := range []raftyard.NodeID{1, 2} {
+		if got := r.n.Connected(id, 0); !slices.Equal(got, []raftyard.NodeID{3 - id}) {
+			t.Errorf("node %d is connected with %v, want the other one", id, got)
+		}
+	}
+	now := r.s.Time()
+	if got := r.n.Connected(1, now); len(got) > 0 {
+		t.Errorf("connections with %v have come up after %v, want none", got, now)
+	}
+	r.crash()
+	r.until(func() bool { return !r.up(1, 2) })
+	if got := r.n.Connected(1, 0); len(got) > 0 {
+		t.Errorf("node 1 is connected with %v, which has crashed", got)
+	}
+	r.start(2, 2, 5)
+	r.until(func() bool { return r.up(1, 2) })
+	if got := r.n.Connected(2, now); !slices.Equal(got, []raftyard.NodeID{1}) {
+		t.Errorf("connections with %v have come up after %v, want node 1", got, now)
+	}
+}
+
+// TestRefusedLater: a node that has dialled loses its connection when it is not admitted
+// any more, and gets none again before it is.
+func TestRefusedLater(t *testing.T) {
+	r := newRig(t)
+	refuses := true
+	r.end[2].cfg.Admit = func(transport.Identity) *transport.RefusalError {
+		if refuses {
+			return &transport.RefusalError{Code: transport.RefusedRemoved, Text: "removed"}
+		}
+		return nil
+	}
+	r.pass(2 * pingEvery)
+	if r.up(1, 2) {
+		t.Error("a node that is not admitted any more is connected")
+	}
+	refuses = false
+	r.until(func() bool { return r.up(1, 2) })
 }

@@ -25,8 +25,8 @@ type stream struct {
 	route    Route
 
 	chunks  [][]byte // that have arrived
-	flying  int
-	whole   bool // the last chunk has arrived
+	flying  []parcel // in the order in which they arrive
+	whole   bool     // the last chunk has arrived
 	aborted error
 	arrival int64
 
@@ -34,6 +34,13 @@ type stream struct {
 	verdict  error
 	answered bool
 	cancel   context.CancelFunc // of the receiver's handler
+}
+
+// A parcel is a chunk on its way, or the end.
+type parcel struct {
+	data    []byte
+	aborted error
+	last    bool
 }
 
 // SendSnapshot sends a snapshot and returns the receiver's verdict; see
@@ -69,9 +76,9 @@ func (e *Endpoint) sendSnapshot(
 	defer s.end(errBroken) // whatever is not over by then
 	_, err = body.WriteTo(&chunkWriter{s: s, ctx: ctx})
 	if err == nil {
-		s.post(nil, nil, true)
+		s.post(parcel{last: true})
 	} else if s.broken == nil && ctx.Err() == nil {
-		s.post(nil, err, true)
+		s.post(parcel{aborted: err, last: true})
 	}
 	e.st.Until(func() bool { return s.over(ctx) })
 	switch {
@@ -199,32 +206,34 @@ func (s *stream) over(ctx context.Context) bool {
 }
 
 // post sends a chunk, or the end.
-func (s *stream) post(data []byte, aborted error, last bool) {
+func (s *stream) post(p parcel) {
 	n, f := s.net, s.fault()
 	if n.chance(f.BreakSnapshot) {
 		s.end(errBroken)
 		return
 	}
-	s.flying++
+	s.flying = append(s.flying, p)
 	s.arrival = max(s.arrival+1, int64(n.s.Time()+n.latency(f)+f.ChunkDelay))
-	n.s.At(s.arrival, func() { s.land(data, aborted, last) })
+	n.s.At(s.arrival, s.land)
 }
 
-// land puts a chunk before the reader.
-func (s *stream) land(data []byte, aborted error, last bool) {
+// land puts the next chunk before the reader. One that a cut holds up comes later, and
+// those after it not before it.
+func (s *stream) land() {
 	switch {
 	case s.broken != nil:
 		return
 	case s.fault().Cut:
 		s.arrival = max(s.arrival+1, int64(s.net.s.Time()+20*time.Millisecond))
-		s.net.s.At(s.arrival, func() { s.land(data, aborted, last) })
+		s.net.s.At(s.arrival, s.land)
 		return
 	}
-	s.flying--
-	if last {
-		s.whole, s.aborted = true, aborted
+	p := s.flying[0]
+	s.flying = s.flying[1:]
+	if p.last {
+		s.whole, s.aborted = true, p.aborted
 	} else {
-		s.chunks = append(s.chunks, data)
+		s.chunks = append(s.chunks, p.data)
 	}
 	s.to.st.Touch()
 }
@@ -263,13 +272,13 @@ func (w *chunkWriter) Write(p []byte) (n int, err error) {
 	s := w.s
 	for len(p) > 0 {
 		s.from.st.Until(func() bool {
-			return s.flying+len(s.chunks) < maxChunks || s.over(w.ctx)
+			return len(s.flying)+len(s.chunks) < maxChunks || s.over(w.ctx)
 		})
 		if s.over(w.ctx) {
 			return n, errBroken
 		}
 		part := slices.Clone(p[:min(len(p), chunkBytes)])
-		s.post(part, nil, false)
+		s.post(parcel{data: part})
 		n += len(part)
 		p = p[len(part):]
 	}

@@ -1,0 +1,124 @@
+package node
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// claims are messages for replicas that are not here, and may have to be made. A message
+// alone makes none, and destroys none that is here under an earlier id: the id in it may be
+// wrong, or of long ago. Its sender must say, when it is asked, that it has applied a
+// membership in which the group has given this id to this node.
+//
+// There is at most one claim for a group. One that does not stand is dropped; its sender
+// comes again.
+type claims struct {
+	node *Node
+	wake chan struct{}
+
+	mu   sync.Mutex
+	open map[raftyard.GroupID]claim // those that are being asked about, too
+}
+
+type claim struct {
+	creation
+
+	from raftyard.NodeID
+}
+
+// claimsAtOnce is about how many claims is asked at the same time.
+const claimsAtOnce = 64
+
+func newClaims(n *Node) *claims {
+	return &claims{
+		node: n, wake: make(chan struct{}, 1), open: make(map[raftyard.GroupID]claim),
+	}
+}
+
+// add takes a claim up, and reports whether there was room. It never waits.
+func (c *claims) add(env *transport.Envelope) bool {
+	c.mu.Lock()
+	_, known := c.open[env.Group]
+	room := known || len(c.open) < maxWanted
+	if room && !known {
+		c.open[env.Group] = claim{creation: creation{
+			group: env.Group, incarnation: env.Incarnation, id: env.To.Replica,
+		}, from: env.From.Node}
+	}
+	c.mu.Unlock()
+	if room && !known {
+		select {
+		case c.wake <- struct{}{}:
+		default:
+		}
+	}
+	return room
+}
+
+// run looks into claims until the node stops.
+func (c *claims) run() {
+	n := c.node
+	for {
+		if _, from := await(n.world, c.wake, n.running.Done(), nil); from != fromValues {
+			return
+		}
+		for part := range slices.Chunk(c.all(), claimsAtOnce) {
+			asks := make([]func(), 0, len(part))
+			for i := range part {
+				asks = append(asks, func() { c.look(n.running, &part[i]) })
+			}
+			n.world.all("ask about a claim", asks)
+		}
+	}
+}
+
+func (c *claims) all() []claim {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]claim, 0, len(c.open))
+	for _, g := range slices.Sorted(maps.Keys(c.open)) {
+		list = append(list, c.open[g])
+	}
+	return list
+}
+
+// look asks the sender, and hands the claim on if it stands.
+func (c *claims) look(ctx context.Context, cl *claim) {
+	ctx, cancel := c.node.world.withTimeout(ctx, askPatience)
+	defer cancel()
+	q := question{group: cl.group, incarnation: cl.incarnation}
+	st, err := c.node.askHolding(ctx, cl.from, q)
+	c.mu.Lock()
+	delete(c.open, cl.group)
+	c.mu.Unlock()
+	if err != nil || !st.gives(cl.id, c.node.cfg.ID, c.node.ownStore()) {
+		c.node.metrics.messagesRefused.Add(1)
+		return
+	}
+	cl.vouched = st
+	c.node.lifecycle.create(cl.creation)
+}
+
+// gives reports whether the replica that answers has applied a membership in which the
+// group has given a replica id to a node, and to no other directory of it.
+func (st *holding) gives(id raftyard.ReplicaID, to raftyard.NodeID, own raftyard.StoreID) bool {
+	return slices.ContainsFunc(st.Members, func(m MemberStatus) bool {
+		return m.Replica == id && m.Node == to && (m.Store == "" || m.Store == own.String())
+	})
+}
+
+// proves reports whether the answer shows that a replica that is at an epoch is removed.
+func (st *holding) proves(id raftyard.ReplicaID, at uint64) (epoch uint64, proven bool) {
+	member := slices.ContainsFunc(st.Members, func(m MemberStatus) bool {
+		return m.Replica == id
+	})
+	if st.Epoch > at && len(st.Members) > 0 && id < st.Next && !member {
+		return st.Epoch, true
+	}
+	return 0, false
+}

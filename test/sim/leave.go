@@ -1,0 +1,108 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/node/registry"
+)
+
+// leave takes a node out of the cluster for ever: one in a run, and none where disks are
+// lost, which might need it. By force it is dead meanwhile, and comes back later on.
+func leave(w *World, f *Fault) {
+	h := w.host(f.Node)
+	lost := func(h *host) bool { return h.lost || h.wiped }
+	if w.leaver != nil || !h.in || w.joining > 0 || len(w.members()) < 3 ||
+		slices.ContainsFunc(w.hosts, lost) || len(w.unready()) > 0 {
+		return
+	}
+	w.leaver, h.in, h.touched = h, false, false
+	force := f.N&1 != 0
+	if force {
+		h.wanted = false
+		w.kill(h.id, 0)
+	}
+	w.clients.Go("leave", func() {
+		for w.leaveOnce(h, force) != nil {
+			w.clients.Sleep(context.Background(), 50*time.Millisecond)
+		}
+		for !w.hasLeft(h) {
+			if !w.working { // it may be needed: the only voter of a group may be there
+				h.wanted = true
+				h.later()
+			}
+			w.clients.Sleep(context.Background(), 50*time.Millisecond)
+		}
+		w.counts.Leaves++
+		w.log(h.id, "has left", "")
+		h.wanted, h.removed = true, true
+		h.later()
+	})
+}
+
+// leaveOnce asks once to have a node leave.
+func (w *World) leaveOnce(h *host, force bool) error {
+	err := w.admin(func(ctx context.Context, n *node.Node) error {
+		if !force {
+			if _, err := n.DrainNode(ctx, h.id); err != nil {
+				return err
+			}
+		}
+		_, err := n.RemoveNode(ctx, h.id, force)
+		return err
+	})
+	w.log(h.id, "leaves?", fmt.Sprintf("force %t: %v", force, err))
+	return err
+}
+
+// hasLeft reports whether the registry says that a node is removed.
+func (w *World) hasLeft(h *host) (left bool) {
+	err := w.admin(func(ctx context.Context, n *node.Node) error {
+		return node.View(ctx, n, raftyard.SystemGroup, node.Linearizable,
+			func(reg *registry.Registry) error {
+				rec, ok := reg.Node(h.id)
+				left = ok && rec.State == registry.NodeRemoved
+				return nil
+			})
+	})
+	return err == nil && left
+}
+
+// settleLeaver waits until a node that leaves is removed, and nobody is connected to it any
+// more, though it runs. Then it is of no further use.
+func (w *World) settleLeaver() {
+	h := w.leaver
+	if h == nil {
+		return
+	}
+	for !h.removed || h.state == running && len(w.net.Connected(h.id, 0)) > 0 {
+		w.clients.Sleep(context.Background(), 50*time.Millisecond)
+	}
+	w.clients.Sleep(context.Background(), afterthought)
+	if len(w.net.Connected(h.id, 0)) > 0 {
+		w.fail("rule 16 (tidy)", fmt.Errorf("node %d is removed, and is connected again", h.id))
+	}
+	h.wanted = false
+	if h.state != down {
+		h.stop()
+	}
+}
+
+// stay has a group that was to be on a node alone that leaves be on others.
+func (w *World) stay(g *groupInfo) {
+	if !g.gone && len(w.staying(g.wish).Voters) == 0 {
+		g.wish = w.someMembers(uint64(g.id), 0)
+	}
+}
+
+// staying takes the node that leaves out of the members that a group shall have.
+func (w *World) staying(m node.Members) node.Members {
+	leaves := func(id raftyard.NodeID) bool { return w.host(id) == w.leaver }
+	m.Voters = slices.DeleteFunc(slices.Clone(m.Voters), leaves)
+	m.Learners = slices.DeleteFunc(slices.Clone(m.Learners), leaves)
+	return m
+}
