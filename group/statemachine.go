@@ -165,7 +165,9 @@ type Destroyer interface {
 // A Factory opens the state machine of one replica: a new one, or one that has
 // been there before. It may be called for several replicas at a time, while the
 // node opens and later on. After an error that replica is stopped and shown with the
-// reason until the node's next start; the rest of the node goes on.
+// reason until the node's next start; the rest of the node goes on. While the node runs, one
+// that takes long holds up its own replica, one of the goroutines that run state machines,
+// and the closing of the node.
 //
 // A replica that comes back under the same id is given the same Env as before, but
 // for the Logger. Two replicas of one group on the same node, one after the other,

@@ -84,6 +84,9 @@ func (c *cluster) config(id raftyard.NodeID, l net.Listener) Config {
 				return openKept(filepath.Join(c.dir, "kept"), env)
 			},
 			"hooked": func(env group.Env) (group.StateMachine, error) {
+				if hook := c.onOpen.Load(); hook != nil {
+					(*hook)(env)
+				}
 				return &hooked{c: c, env: env}, nil
 			},
 		},

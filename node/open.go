@@ -125,8 +125,12 @@ func (n *Node) openReplica(g raftyard.GroupID) error {
 	if !ok || st.Tombstone != nil {
 		return fmt.Errorf("group %d: %w", g, ErrNoReplica)
 	}
-	r := n.newReplica(st)
-	if g == raftyard.SystemGroup {
+	return n.bringUp(n.newReplica(st), st)
+}
+
+// bringUp is openReplica for one that is known already.
+func (n *Node) bringUp(r *replica, st storage.Replica) error {
+	if st.Group == raftyard.SystemGroup {
 		n.systemReplica.Store(uint64(st.ID))
 	}
 	err := n.load(r, st)
@@ -141,7 +145,7 @@ func (n *Node) openReplica(g raftyard.GroupID) error {
 		r.stopServing(fmt.Errorf("%w: %w", ErrFaulty, err))
 	}
 	n.mu.Lock()
-	n.replicas[g] = r
+	n.replicas[r.group] = r
 	n.mu.Unlock()
 	if errors.Is(err, group.ErrRemoved) {
 		// It applied its own removal, and crashed before its tombstone.
@@ -151,9 +155,11 @@ func (n *Node) openReplica(g raftyard.GroupID) error {
 	if err != nil {
 		return err
 	}
-	r.worker.box.control(func() {
+	if !r.worker.box.control(func() {
 		r.worker.guard(r, "start", func() { r.worker.begin(r) })
-	})
+	}) {
+		r.stopServing(ErrClosed)
+	}
 	return nil
 }
 
