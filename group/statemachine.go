@@ -174,6 +174,9 @@ type Destroyer interface {
 // runs. Close that takes longer than two seconds then, because a panic has left a lock
 // locked, is not waited for; only the next start opens that one again.
 //
+// While the node runs, one that takes long holds up its own replica, one of the goroutines
+// that run state machines, and the closing of the node.
+//
 // A replica that comes back under the same id is given the same Env as before, but
 // for the Logger. Two replicas of one group on the same node, one after the other,
 // have different Replica ids, and must not find each other's state.

@@ -85,6 +85,9 @@ func (c *cluster) config(id raftyard.NodeID, l net.Listener) Config {
 			},
 			"brittle": openBrittle(c),
 			"hooked": func(env group.Env) (group.StateMachine, error) {
+				if hook := c.onOpen.Load(); hook != nil {
+					(*hook)(env)
+				}
 				return &hooked{c: c, env: env}, nil
 			},
 		},

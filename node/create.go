@@ -16,7 +16,7 @@ func (l *lifecycle) createAll(cs map[raftyard.GroupID]creation) {
 	for _, g := range slices.Sorted(maps.Keys(cs)) {
 		c := cs[g]
 		switch {
-		case l.node.purging(c.group) && !l.node.setAside(c.group):
+		case l.node.purging(c.group) && !l.node.setAside(c.group), l.isOpening(c.group):
 			l.postpone(c)
 		case l.creatable(c):
 			ws = append(ws, l.createWrite(c))
@@ -24,17 +24,61 @@ func (l *lifecycle) createAll(cs map[raftyard.GroupID]creation) {
 		}
 	}
 	for i, err := range l.node.committer.wait(ws) {
-		if err == nil {
+		switch {
+		case err != nil:
+			l.postpone(made[i])
+		case made[i].genesis != nil:
+			l.openBeside(made[i].group)
+		default:
 			err = l.node.openReplica(made[i].group)
 		}
-		if err != nil {
-			l.node.logger.Error("replica not started", groupAttr(made[i].group), errAttr(err))
-		}
+		l.notStarted(made[i].group, err)
 	}
 }
 
-// postpone keeps a founding until what a former replica stored here is deleted.
-// For other replicas the message that asks for them comes again.
+func (l *lifecycle) notStarted(g raftyard.GroupID, err error) {
+	if err != nil {
+		l.node.logger.Error("replica not started", groupAttr(g), errAttr(err))
+	}
+}
+
+// openBeside opens a replica that begins with a state, and so with a state machine. An
+// applier does it: how long a state machine takes to open, and whether it ever does, must
+// concern its own group and nobody else. Until then the replica is on the disk alone.
+func (l *lifecycle) openBeside(g raftyard.GroupID) {
+	st, ok := l.node.store.Replica(g)
+	if !ok || st.Tombstone != nil {
+		return
+	}
+	l.setOpening(g, true)
+	r := l.node.newReplica(st)
+	l.node.appliers.add(r, task{run: func(*machine) {
+		l.notStarted(g, l.node.bringUp(r, st, nil))
+		l.setOpening(g, false)
+		l.attend(r) // the group may have been deleted meanwhile,
+		l.poke()    // and be there again
+	}})
+}
+
+func (l *lifecycle) setOpening(g raftyard.GroupID, opening bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if opening {
+		l.opening[g] = true
+	} else {
+		delete(l.opening, g)
+	}
+}
+
+func (l *lifecycle) isOpening(g raftyard.GroupID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.opening[g]
+}
+
+// postpone keeps a founding for a later round: what a former replica stored here may not
+// be deleted yet, or the log store has not taken it. For other replicas the message that
+// asks for them comes again.
 func (l *lifecycle) postpone(c creation) {
 	if c.genesis == nil {
 		return

@@ -38,6 +38,7 @@ func (l *lifecycle) destroyAll(ds map[*replica]remains) {
 	for i, err := range l.node.committer.wait(ws) {
 		if err != nil {
 			l.node.logger.Error("replica not destroyed", groupAttr(gone[i].group), errAttr(err))
+			l.toDestroy(gone[i], ds[gone[i]]) // nobody else would come back to it
 			continue
 		}
 		l.node.drop(gone[i])

@@ -41,11 +41,12 @@ type lifecycle struct {
 	destroys map[*replica]remains // what the tombstone shall know
 	reopens  map[*replica]*reopening
 	forgets  map[raftyard.GroupID]bool
-	made     chan struct{} // closed after each round
-	begun    uint64        // rounds that have begun
-	ended    uint64        // rounds that are done
-	fresh    bool          // the registry is as new as this start
-	swept    bool          // and there has been a round since
+	opening  map[raftyard.GroupID]bool // see openBeside
+	made     chan struct{}             // closed after each round
+	begun    uint64                    // rounds that have begun
+	ended    uint64                    // rounds that are done
+	fresh    bool                      // the registry is as new as this start
+	swept    bool                      // and there has been a round since
 }
 
 // creation is a replica to be made.
@@ -64,6 +65,7 @@ func newLifecycle(n *Node) *lifecycle {
 		creates:  make(map[raftyard.GroupID]creation),
 		destroys: make(map[*replica]remains),
 		reopens:  make(map[*replica]*reopening),
+		opening:  make(map[raftyard.GroupID]bool),
 		made:     make(chan struct{}),
 	}
 }
@@ -184,7 +186,14 @@ func (l *lifecycle) removed(r *replica) {
 // destroy has a replica destroyed, of which there is proof that it is removed, or that
 // its group is deleted. What is known of its end best goes into the tombstone.
 func (l *lifecycle) destroy(r *replica, last remains) {
+	l.toDestroy(r, last)
+	l.poke()
+}
+
+// toDestroy is destroy in whatever round comes next.
+func (l *lifecycle) toDestroy(r *replica, last remains) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	known, ok := l.destroys[r]
 	if !ok || known.Epoch < last.Epoch || known.Epoch == last.Epoch && known.Index == 0 {
 		last.Deleted = last.Deleted || known.Deleted
@@ -193,8 +202,6 @@ func (l *lifecycle) destroy(r *replica, last remains) {
 		known.Deleted = true
 		l.destroys[r] = known
 	}
-	l.mu.Unlock()
-	l.poke()
 }
 
 // round does what has gathered.
@@ -210,6 +217,8 @@ func (l *lifecycle) round() {
 	l.mu.Unlock()
 	if fresh {
 		l.compare()
+	} else {
+		l.version = 0 // a replica that opens meanwhile is not compared by itself
 	}
 	l.mu.Lock()
 	creates, destroys, forgets := l.creates, l.destroys, l.forgets

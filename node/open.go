@@ -126,17 +126,15 @@ func (n *Node) openReplica(g raftyard.GroupID) error {
 	if !ok || st.Tombstone != nil {
 		return fmt.Errorf("group %d: %w", g, ErrNoReplica)
 	}
-	r := n.newReplica(st)
-	if g == raftyard.SystemGroup {
-		n.systemReplica.Store(uint64(st.ID))
-	}
-	return n.bringUp(r, st, nil)
+	return n.bringUp(n.newReplica(st), st, nil)
 }
 
-// bringUp starts a replica from what is durable, with a skip that is known to be committed,
-// or nil.
+// bringUp is openReplica for one that is known already. It starts from what is durable, with
+// a skip that is known to be committed, or nil.
 func (n *Node) bringUp(r *replica, st storage.Replica, skip *group.Skip) error {
-	g := r.group
+	if st.Group == raftyard.SystemGroup {
+		n.systemReplica.Store(uint64(st.ID))
+	}
 	err := n.load(r, st, skip)
 	switch {
 	case err == nil:
@@ -151,7 +149,7 @@ func (n *Node) bringUp(r *replica, st storage.Replica, skip *group.Skip) error {
 		r.stopServing(err)
 	}
 	n.mu.Lock()
-	n.replicas[g] = r
+	n.replicas[r.group] = r
 	n.mu.Unlock()
 	if errors.Is(err, group.ErrRemoved) {
 		// It applied its own removal, and crashed before its tombstone.
@@ -161,9 +159,11 @@ func (n *Node) bringUp(r *replica, st storage.Replica, skip *group.Skip) error {
 	if err != nil {
 		return err
 	}
-	r.worker.box.control(func() {
+	if !r.worker.box.control(func() {
 		r.worker.guard(r, "start", func() { r.worker.begin(r) })
-	})
+	}) {
+		r.stopServing(ErrClosed)
+	}
 	return nil
 }
 

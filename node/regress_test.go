@@ -67,6 +67,7 @@ func (s hookedSnapshot) WriteTo(w io.Writer) (int64, error) {
 
 // hooks are what tests do to the hooked state machines of their cluster.
 type hooks struct {
+	onOpen         atomic.Pointer[func(env group.Env)]
 	onApply        atomic.Pointer[func(env group.Env, word string)]
 	panicInWriteTo atomic.Bool
 	badSource      atomic.Uint64 // the node whose state machines give no snapshot
