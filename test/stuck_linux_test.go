@@ -104,7 +104,6 @@ type attached struct {
 // attach has some system calls of a process go another way, from when it returns.
 func attach(t *testing.T, program string, pid int, calls, inject string) *attached {
 	t.Helper()
-	//nolint:gosec // strace, as it was found
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, "-f", "-o", os.DevNull,
 		"-e", "trace="+calls, "-e", "inject="+inject, "-p", strconv.Itoa(pid))
 	if err := cmd.Start(); err != nil {

@@ -21,6 +21,7 @@ func Strace(t testing.TB) string {
 		}
 		t.Fatal("strace is not installed: install the package strace")
 	}
+	//nolint:gosec // strace, as it was found
 	out, err := exec.CommandContext(t.Context(), program, "-D", "-qq", "-o", os.DevNull, "true").
 		CombinedOutput()
 	if err != nil {
