@@ -22,6 +22,9 @@ const (
 	// syncWeight is what the latest sync counts in the average: one in so many.
 	syncWeight = 8
 
+	// maxGap is how far apart two looks are at most, unless the process stood still.
+	maxGap = 10 * slowEvery
+
 	// recovery is how long a slow disk must have been well to be well.
 	recovery = 10 * time.Second
 )
@@ -113,6 +116,12 @@ type verdict struct {
 func (s *slowness) judge(now time.Time, others []time.Duration, first bool) verdict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if gap := now.Sub(s.looked); !s.looked.IsZero() && gap > maxGap {
+		// The process has stood still, and with it what waits for the disk.
+		for k, at := range s.began {
+			s.began[k] = at.Add(gap)
+		}
+	}
 	age := s.inFlightLocked(now)
 	if age == 0 && !s.looked.IsZero() {
 		s.forgetLocked(now.Sub(s.looked))

@@ -67,6 +67,7 @@ func TestStuckSync(t *testing.T) {
 		{after: 20*time.Second - 1, slow: true, stuck: true},
 		{after: 20 * time.Second, slow: true, stuck: true, wantFailed: true},
 	} {
+		s.looked = start.Add(tt.after - slowEvery)
 		v := s.judge(start.Add(tt.after), fast, true)
 		failed := errors.Is(v.failed, errStuck)
 		if v.slow != tt.slow || v.stuck != tt.stuck || failed != tt.wantFailed {
@@ -74,6 +75,7 @@ func TestStuckSync(t *testing.T) {
 				tt.after, v, tt.slow, tt.stuck, tt.wantFailed)
 		}
 	}
+	s.looked = start.Add(20*time.Second - slowEvery)
 	end := start.Add(21 * time.Second)
 	s.end(syncLog, end)
 	if v := s.judge(end, fast, true); v.stuck || v.failed != nil {
@@ -96,6 +98,25 @@ func TestHeldCommitIsNotStuck(t *testing.T) {
 	s.end(syncLog, now.Add(time.Millisecond))
 	if got := s.times(now).worst; got > time.Second {
 		t.Errorf("the worst sync took %v, want 1 ms", got)
+	}
+}
+
+// A process that was stopped in a sync has not waited for the disk meanwhile.
+func TestPauseIsNotStuck(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := &slowness{limits: testSyncLimits}
+	s.judge(now, nil, true)
+	s.begin(syncLog, now)
+	now = now.Add(time.Minute)
+	if v := s.judge(now, nil, true); v.slow || v.stuck || v.failed != nil {
+		t.Errorf("after a pause of a minute: %+v", v)
+	}
+	for range 101 {
+		now = now.Add(slowEvery)
+		s.judge(now, nil, true)
+	}
+	if v := s.judge(now, nil, true); !v.stuck {
+		t.Errorf("10 s after the pause: %+v, want stuck", v)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/vfs"
 )
 
@@ -76,6 +77,27 @@ func (n *Node) otherSyncs(now time.Time) (others []time.Duration, first bool) {
 // errMuted says why a node whose disk is stuck serves nothing.
 func (n *Node) errMuted(g raftyard.GroupID) error {
 	return fmt.Errorf("group %d: %w: the disk of node %d does not answer", g, ErrNoLeader, n.cfg.ID)
+}
+
+// refusesMuted ends a call if the node serves nothing because its disk is stuck.
+func (w *worker) refusesMuted(c *call) bool {
+	muted := w.node.slow.muted.Load()
+	if muted {
+		c.finish(group.Result{}, w.node.errMuted(c.r.group))
+	}
+	return muted
+}
+
+// diskRefuses says why the disk lets a replica of this node take no proposals, or nothing.
+func (n *Node) diskRefuses(r *replica) error {
+	switch {
+	case n.slow.muted.Load():
+		return n.errMuted(r.group)
+	case n.disk.current() >= DiskHard && r.group != raftyard.SystemGroup:
+		return fmt.Errorf("group %d at node %d: %w", r.group, r.node, ErrDiskFull)
+	default:
+		return nil
+	}
 }
 
 const (

@@ -197,13 +197,8 @@ func (w *worker) propose(p *proposal) {
 			return
 		}
 		c.begun = true
-		if w.node.slow.muted.Load() {
-			c.finish(group.Result{}, w.node.errMuted(r.group))
-			return
-		}
-		if w.node.disk.current() >= DiskHard && r.group != raftyard.SystemGroup {
-			c.finish(group.Result{}, fmt.Errorf("group %d at node %d: %w",
-				r.group, r.node, ErrDiskFull))
+		if err := w.node.diskRefuses(r); err != nil {
+			c.finish(group.Result{}, err)
 			return
 		}
 		if r.machine.backlog() > maxApplyBacklog/4 {
@@ -229,8 +224,7 @@ func (w *worker) read(c *call) {
 			return
 		}
 		c.begun = true
-		if w.node.slow.muted.Load() {
-			c.finish(group.Result{}, w.node.errMuted(c.r.group))
+		if w.refusesMuted(c) {
 			return
 		}
 		if err := askToRead(c); err != nil {

@@ -34,6 +34,7 @@ type Config struct {
 	Groups []Group
 
 	Raft Raft
+	Disk Disk
 	Log  Log
 }
 
@@ -76,6 +77,14 @@ type Group struct {
 	TrailingEntries uint64
 }
 
+// Disk says from when on a sync of the disk is slow, stuck and failed. Each is longer than
+// the one before it.
+type Disk struct {
+	SlowSync  time.Duration // leaderships move away
+	StuckSync time.Duration // leaderships are resigned
+	FailSync  time.Duration // the node ends
+}
+
 // Raft holds raft's clock. The length of an election timeout is Tick times
 // ElectionTicks.
 type Raft struct {
@@ -97,6 +106,8 @@ const (
 	maxGroups    = 100_000
 	maxVoters    = 15
 
+	minSync          = 10 * time.Millisecond
+	maxSync          = time.Hour
 	minTick          = 5 * time.Millisecond
 	maxTick          = 10 * time.Second
 	minElectionTicks = 3

@@ -128,6 +128,7 @@ func TestLoadMergesLayers(t *testing.T) {
 			{ID: 2, Peer: "127.0.0.1:8711"},
 		},
 		Raft: Raft{Tick: 50 * time.Millisecond, ElectionTicks: 20, HeartbeatTicks: 4},
+		Disk: Disk{SlowSync: time.Second, StuckSync: 10 * time.Second, FailSync: 20 * time.Second},
 		Log:  Log{Level: "info", Format: "text"},
 	}
 	if diff := cmp.Diff(want, loaded.Config); diff != "" {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,7 +45,7 @@ func (s *Setting) showItems(c *Config) []string {
 
 // Settings returns every setting, in the order of the file.
 func Settings() []Setting {
-	list := append(identitySettings(), raftSettings()...)
+	list := slices.Concat(identitySettings(), raftSettings(), diskSettings(), logSettings())
 	for i := range list {
 		if list[i].Env == "" {
 			key := strings.ReplaceAll(list[i].Key, ".", "_")
@@ -150,6 +151,36 @@ func raftSettings() []Setting {
 			},
 			show: func(c *Config) string { return strconv.Itoa(c.Raft.HeartbeatTicks) },
 		},
+	}
+}
+
+func diskSettings() []Setting {
+	limit := func(
+		key, flag, preset, usage string, of func(c *Config) *time.Duration,
+	) Setting {
+		return Setting{
+			Key: key, Flag: flag, Default: preset, Usage: usage,
+			set: func(d *decoder, v value, key string, c *Config) {
+				d.duration(v, key, minSync, maxSync, of(c))
+			},
+			show: func(c *Config) string { return showDuration(*of(c)) },
+		}
+	}
+	return []Setting{
+		limit("disk.slow_sync", "slow-sync", "1s",
+			"how long a sync takes on a slow disk, which leads nothing if another can",
+			func(c *Config) *time.Duration { return &c.Disk.SlowSync }),
+		limit("disk.stuck_sync", "stuck-sync", "10s",
+			"how long a sync has not come back when the node resigns what it leads",
+			func(c *Config) *time.Duration { return &c.Disk.StuckSync }),
+		limit("disk.fail_sync", "fail-sync", "20s",
+			"how long a sync has not come back when the node ends, with 70",
+			func(c *Config) *time.Duration { return &c.Disk.FailSync }),
+	}
+}
+
+func logSettings() []Setting {
+	return []Setting{
 		{
 			Key: "log.level", Flag: "log-level", Default: "info",
 			Usage: "debug, info, warn or error",

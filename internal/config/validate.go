@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/raftyard/raftyard"
 )
@@ -99,6 +100,7 @@ func (v *validator) validate() {
 	}
 	v.duplicateGroups()
 	v.ticks()
+	v.syncs()
 }
 
 // dataDir checks that the directory can be used, without touching it.
@@ -293,6 +295,23 @@ func (v *validator) members(seen map[raftyard.NodeID]string, key string, ids []r
 			v.wrong(at, id.String(), "not in nodes, want the id of one of them")
 		}
 	}
+}
+
+// syncs checks that the limits of a sync follow each other.
+func (v *validator) syncs() {
+	v.longer("disk.stuck_sync", v.Disk.StuckSync, "slow_sync", v.Disk.SlowSync)
+	v.longer("disk.fail_sync", v.Disk.FailSync, "stuck_sync", v.Disk.StuckSync)
+}
+
+func (v *validator) longer(key string, is time.Duration, than string, least time.Duration) {
+	than = "disk." + than
+	if v.known(key) || v.known(than) || is > least {
+		return
+	}
+	v.report.add(Problem{
+		Origin: v.at(key, than), Key: key, Value: is.String(),
+		Want: fmt.Sprintf("want more than %s, which is %v", than, least),
+	})
 }
 
 func (v *validator) ticks() {

@@ -24,7 +24,7 @@ import (
 // nobody could ever give it.
 func TestSurvivorOfRemoval(t *testing.T) {
 	const group raftyard.GroupID = 8 // begins on node 1, which leads it
-	strace := lookStrace(t)
+	strace := cluster.Strace(t)
 	c := cluster.New(t, cluster.Config{Nodes: 2})
 	c.Start()
 	stays, goes := c.Node(1), c.Node(2)

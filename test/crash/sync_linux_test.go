@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -25,31 +24,11 @@ const syncGroup raftyard.GroupID = 7
 // binaryEnv names the program that package cluster starts.
 const binaryEnv = "RAFTYARD_TEST_BINARY"
 
-// lookStrace finds strace. Without it the test is left out, or fails where nobody
-// would notice that.
-func lookStrace(t *testing.T) string {
-	t.Helper()
-	program, err := exec.LookPath("strace")
-	if err != nil {
-		if os.Getenv("CI") == "" {
-			t.Skip("strace is not installed; without it nobody sees whether a node syncs " +
-				"before it answers")
-		}
-		t.Fatal("strace is not installed: install the package strace")
-	}
-	out, err := exec.CommandContext(t.Context(), program, "-D", "-qq", "-o", os.DevNull, "true").
-		CombinedOutput()
-	if err != nil {
-		t.Fatalf("strace may not trace here, so the test can prove nothing: %v: %s", err, out)
-	}
-	return program
-}
-
 // traced makes every daemon that the test starts run under strace, and returns the
 // directory of the traces.
 func traced(t *testing.T) string {
 	t.Helper()
-	program := lookStrace(t)
+	program := cluster.Strace(t)
 	dir := t.TempDir()
 	// With -D the daemon keeps the process id, which is the shell's, and strace
 	// goes when it goes.

@@ -30,6 +30,7 @@ const (
 	Usurp     FaultKind = "usurp"    // whichever node leads Group stands still for For
 	Stall     FaultKind = "stall"    // one process of Node gets no turn for For
 	SlowDisk  FaultKind = "slowdisk" // every sync of Node takes up to N ms
+	HangDisk  FaultKind = "hangdisk" // the next sync of Node's log takes For
 	FailDisk  FaultKind = "faildisk" // the next sync of Node fails, and the node with it
 	Cut       FaultKind = "cut"      // nothing that Node sends reaches Peer
 	Split     FaultKind = "split"    // the nodes in the set N are cut off from the others

@@ -43,11 +43,16 @@ func generateMore(s *setup, d *rand.Rand) Schedule {
 			})
 		}
 	}
-	if d.IntN(6) > 0 {
-		return m.out
+	if d.IntN(6) == 0 {
+		for range 1 + d.IntN(3) {
+			m.clock()
+		}
 	}
-	for range 1 + d.IntN(3) {
-		m.clock()
+	if d.IntN(6) == 0 {
+		m.out = append(m.out, Fault{
+			At: m.at(), Kind: HangDisk, Node: m.node(),
+			For: m.between(time.Second, 2*failSync),
+		})
 	}
 	return m.out
 }

@@ -54,6 +54,7 @@ type host struct {
 	wanted    bool          // it ought to run
 	downUntil time.Duration // not before this time
 	slow      time.Duration // what a sync takes at the most, beyond the usual
+	hang      time.Duration // what the next sync of the log takes
 	failSync  bool          // the next sync fails
 	broken    bool          // a sync has failed since the start
 	trip      uint64        // it crashes in so many syncs or removals, if not zero
@@ -100,6 +101,11 @@ func (h *host) beforeSync(what string) error {
 			d += time.Duration(h.w.luck.Int64N(int64(most)))
 		}
 	}
+	if h.hang > 0 && what == logSync {
+		d, h.hang = h.hang, 0
+		h.log("hangs in a sync", d.String())
+		h.restartHung(d)
+	}
 	h.st.Sleep(context.Background(), d)
 	if h.failSync {
 		h.failSync, h.broken = false, true
@@ -109,6 +115,30 @@ func (h *host) beforeSync(what string) error {
 		return errSync
 	}
 	return nil
+}
+
+// logSync is a commit of the log store.
+const logSync = "commit /data/log"
+
+// The limits of a sync. A node that stands still must not seem to have a disk that does.
+const (
+	stuckSync = 4 * time.Second
+	failSync  = 6 * time.Second
+)
+
+// restartHung is what an operator does about a disk that hangs for so long that the node
+// gives it up.
+func (h *host) restartHung(d time.Duration) {
+	if d < failSync {
+		return
+	}
+	h.broken = true
+	st := h.st
+	h.w.turns.After(failSync, func() {
+		if h.st == st {
+			h.restartLater()
+		}
+	})
 }
 
 // stumble ends the node in what it does to its disk if this is the one.
@@ -198,7 +228,7 @@ func (h *host) config() node.Config {
 		TickInterval: s.tick, ElectionTicks: s.election, HeartbeatTicks: s.heartbeat,
 		Workers: s.workers, Appliers: s.appliers, SnapshotSends: 1 + s.workers%2,
 		SnapshotReceives: 1 + s.appliers%2, Limits: s.limits, CacheBytes: 1 << 16,
-		Logger: slog.New(logs{w: h.w, node: h.id}),
+		Logger: slog.New(logs{w: h.w, node: h.id}), StuckSync: stuckSync, FailSync: failSync,
 	}
 	c.Advertise.Addr = h.address()
 	for _, o := range h.w.hosts {

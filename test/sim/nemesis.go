@@ -33,6 +33,7 @@ var faultActions = map[FaultKind]func(w *World, f *Fault){
 	Usurp:    usurp,
 	Stall:    stall,
 	SlowDisk: slowDisk,
+	HangDisk: func(w *World, f *Fault) { w.host(f.Node).hang = f.For },
 	FailDisk: func(w *World, f *Fault) { w.host(f.Node).failSync = true },
 
 	Cut: activate, Split: activate, Isolate: activate, Flaky: activate, SlowNet: activate,
@@ -359,7 +360,8 @@ func (w *World) heal() {
 	w.net.Heal(w.ids())
 	w.net.Calm()
 	for _, h := range w.hosts {
-		h.slow, h.failSync, h.downUntil, h.ambush, h.trip = 0, false, 0, 0, 0
+		h.slow, h.hang, h.failSync = 0, 0, false
+		h.downUntil, h.ambush, h.trip = 0, 0, 0
 		if h.state != down {
 			h.st.Unpause()
 		}

@@ -209,6 +209,9 @@ func (d *Daemon) nodeConfig() node.Config {
 		TickInterval:   cfg.Raft.Tick,
 		ElectionTicks:  cfg.Raft.ElectionTicks,
 		HeartbeatTicks: cfg.Raft.HeartbeatTicks,
+		SlowSync:       cfg.Disk.SlowSync,
+		StuckSync:      cfg.Disk.StuckSync,
+		FailSync:       cfg.Disk.FailSync,
 		Logger:         d.logger,
 		Version:        d.opts.Version,
 	}
