@@ -55,8 +55,8 @@ func TestDamagedReplicaIsRebuilt(t *testing.T) {
 		after := replicasOn(t, n, groups)
 		for _, g := range groups {
 			if g != victim && after[g] != before[g] {
-				t.Errorf("group %d had replica %d on the node, and has %d: nothing of it was damaged",
-					g, before[g], after[g])
+				t.Errorf("group %d had replica %d on the node, and has %d, though nothing of it was "+
+					"damaged", g, before[g], after[g])
 			}
 		}
 		l.awaitApplied(t, 200)
@@ -135,10 +135,10 @@ func flipRecord(db kv.DB, g raftyard.GroupID) error {
 	if err != nil {
 		return err
 	}
-	for i := len(keys) - 1; i >= 0; i-- {
-		if keys[i][9] == 'L' {
+	for i, key := range slices.Backward(keys) {
+		if key[9] == 'L' {
 			values[i][len(values[i])/2] ^= 4
-			return db.Commit(func(w kv.Writer) error { return w.Set(keys[i], values[i]) })
+			return db.Commit(func(w kv.Writer) error { return w.Set(key, values[i]) })
 		}
 	}
 	return fmt.Errorf("group %d has no log", g)
