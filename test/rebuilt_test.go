@@ -55,8 +55,8 @@ func TestDamagedReplicaIsRebuilt(t *testing.T) {
 		after := replicasOn(t, n, groups)
 		for _, g := range groups {
 			if g != victim && after[g] != before[g] {
-				t.Errorf("group %d had replica %d on the node, and has %d, though nothing of it was "+
-					"damaged", g, before[g], after[g])
+				t.Errorf("group %d had replica %d on the node, and has %d, though nothing "+
+					"of it was damaged", g, before[g], after[g])
 			}
 		}
 		l.awaitApplied(t, 200)
