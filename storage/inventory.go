@@ -230,11 +230,20 @@ func (v *inventory) created(order []*stage) error {
 	}
 	v.lock()
 	defer v.mu.Unlock()
-	if err := v.add(appendList(nil, frameLive, live, appendLive)); err != nil {
+	err := v.add(appendList(nil, frameLive, live, appendLive))
+	if err != nil && !isNoSpace(err) {
 		return err
 	}
+	// On a full disk it is noted as soon as there is room. That costs the replica a witness
+	// for so long; giving up would cost the node.
+	v.behind = v.behind || err != nil
 	v.take(live)
 	return nil
+}
+
+// isNoSpace reports whether all that is wrong is that the disk is full.
+func isNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // forget removes groups of which nothing will be left when the batch is durable: their
@@ -300,7 +309,7 @@ func (s *Store) noteNumbers() error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errForgot), errors.Is(err, syscall.ENOSPC):
+	case errors.Is(err, errForgot), isNoSpace(err):
 		// The file stays behind for a moment, or as long as the disk is full, and does no
 		// harm.
 		s.lockCommits()

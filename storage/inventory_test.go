@@ -341,6 +341,7 @@ func TestInventoryOnAFullDisk(t *testing.T) {
 	s.keeper.stop()
 	mustCommit(t, s, func(b *Batch) { b.Create(testReplica(1), Update{}) })
 	disk.full = true
+	mustCommit(t, s, func(b *Batch) { b.Create(testReplica(2), Update{}) })
 	for i := range 3 {
 		mustCommit(t, s, func(b *Batch) {
 			b.Update(1, Update{HardState: hardStateOf(uint64(i+1), 1, 0)})
@@ -357,8 +358,11 @@ func TestInventoryOnAFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := decodeInventory(b).entries[1].seq, s.replicas[1].seq; got != want {
-		t.Errorf("the file has number %d, the store %d", got, want)
+	in := decodeInventory(b)
+	for _, g := range []groupID{1, 2} {
+		if got, want := in.entries[g].seq, s.replicas[g].seq; got != want {
+			t.Errorf("group %d: the file has number %d, the store %d", g, got, want)
+		}
 	}
 }
 
