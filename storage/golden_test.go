@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/lineage"
 )
 
 // TestFormat pins every byte of every format. A change here needs a new format
@@ -23,14 +24,24 @@ func TestFormat(t *testing.T) {
 		defer mustClose(t, s)
 		s.keeper.stop() // "collect" does its work
 		id := Identity{
-			Cluster: testCluster, Node: 3, Boot: 17, Format: 1,
+			Cluster: testCluster, Node: 3, Boot: 17, Format: 2,
 			Store: uuid.MustParse("9f3b1c52-7a0e-4d7e-8f10-2b6c5d4e3f21"),
+			Starts: lineage.Lineage{Since: 9, Starts: []lineage.Start{
+				{Boot: 15, Process: uuid.MustParse("0d6e4079-e36a-4d1c-9c83-bd0b1a1a7a15")},
+				{Boot: 17, Process: uuid.MustParse("5b1f0c5e-58d9-4a55-a1a9-6a7f4f0e1717")},
+			}},
 		}
 		seen := make(map[string]string)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
 			case "identity":
 				return string(id.encode())
+			case "identity-1":
+				old, err := decodeIdentity([]byte(d.Input + "\n"))
+				if err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				return fmt.Sprintf("%+v\n", old)
 			case "note":
 				return fmt.Sprintf("%x\n", encodeNote(id.Store, 0x0102030405))
 			case "inventory":
@@ -308,6 +319,9 @@ func FuzzEntries(f *testing.F) {
 
 func FuzzFiles(f *testing.F) {
 	id := Identity{Cluster: testCluster, Node: 3, Store: uuid.UUID{4}, Boot: 5, Format: 1}
+	f.Add(id.encode())
+	id.Format, id.Starts.Since = 2, 4
+	id.Starts = id.Starts.Then(lineage.Start{Boot: 4, Process: id.Store}, lineage.Start{})
 	f.Add(id.encode())
 	f.Add(encodeNote(id.Store, 77))
 	f.Add(appendSnapshot(nil, snapshotAt(5, 6)))

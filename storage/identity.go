@@ -14,6 +14,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/kv"
+	"github.com/raftyard/raftyard/internal/lineage"
 	"github.com/raftyard/raftyard/internal/vfs"
 	"github.com/raftyard/raftyard/internal/wire"
 )
@@ -29,8 +30,8 @@ const (
 )
 
 // formatVersion is the version of everything in the data directory that this
-// package writes.
-const formatVersion = 1
+// package writes. In format 1, which is still read, the identity has no starts.
+const formatVersion = 2
 
 // Identity is who a store belongs to and which one it is.
 type Identity struct {
@@ -44,6 +45,9 @@ type Identity struct {
 	// returns, so no two running stores from one directory have the same.
 	Boot uint64
 
+	// Starts are the starts that others may have heard of: see [Store.Present].
+	Starts lineage.Lineage
+
 	Format int
 }
 
@@ -53,12 +57,21 @@ type Identity struct {
 const identityText = "raftyard data directory\n" +
 	"format  %d\ncluster %s\nnode    %d\nstore   %s\nboot    %d\n"
 
+// identityLines are the lines of the text.
+const identityLines = 6
+
 const identitySum = "crc32c  %08x\n"
 
 func (id Identity) encode() []byte {
-	text := fmt.Sprintf(identityText, id.Format, id.Cluster, id.Node, id.Store, id.Boot)
-	sum := crc32.Checksum([]byte(text), crc32.MakeTable(crc32.Castagnoli))
-	return []byte(text + fmt.Sprintf(identitySum, sum))
+	text := fmt.Appendf(nil, identityText, id.Format, id.Cluster, id.Node, id.Store, id.Boot)
+	if id.Format > 1 {
+		text = fmt.Appendf(text, "since   %d\n", id.Starts.Since)
+		for _, s := range id.Starts.Starts {
+			text = fmt.Appendf(text, "start   %d %s\n", s.Boot, uuid.UUID(s.Process))
+		}
+	}
+	sum := crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))
+	return fmt.Appendf(text, identitySum, sum)
 }
 
 func decodeIdentity(b []byte) (Identity, error) {
@@ -76,16 +89,10 @@ func decodeIdentity(b []byte) (Identity, error) {
 		return id, fmt.Errorf("%w: %d, this program knows %d: use the newer version that wrote it",
 			ErrFormat, format, formatVersion)
 	}
-	if len(lines) < 7 {
+	if len(lines) <= identityLines {
 		return id, fmt.Errorf("has %d lines", len(lines))
 	}
-	field := func(n int, name string) string {
-		value, ok := strings.CutPrefix(lines[n], name)
-		if !ok {
-			return ""
-		}
-		return strings.TrimSpace(value)
-	}
+	field := func(n int, name string) string { return valueOf(lines[n], name) }
 	var errs [4]error
 	var node uint64
 	id.Format = format
@@ -94,13 +101,62 @@ func decodeIdentity(b []byte) (Identity, error) {
 	id.Store, errs[2] = uuid.Parse(field(4, "store"))
 	id.Boot, errs[3] = strconv.ParseUint(field(5, "boot"), 10, 64)
 	id.Node = raftyard.NodeID(node)
-	if err := errors.Join(errs[:]...); err != nil {
+	if err = errors.Join(errs[:]...); err != nil {
 		return id, err
+	}
+	if format > 1 {
+		if id.Starts, err = decodeStarts(lines[identityLines:]); err != nil {
+			return id, err
+		}
 	}
 	if !bytes.Equal(id.encode(), b) {
 		return id, errors.New("does not have the checksum of its content")
 	}
 	return id, nil
+}
+
+// raise counts one more start. A directory of format 1 has kept none of those before.
+func (id *Identity) raise() {
+	id.Boot++
+	if id.Format == 1 {
+		id.Format, id.Starts.Since = formatVersion, id.Boot
+	}
+}
+
+// valueOf returns what a line has after a name, or nothing if it does not begin with it.
+func valueOf(line, name string) string {
+	value, ok := strings.CutPrefix(line, name)
+	if !ok {
+		return ""
+	}
+	return strings.TrimSpace(value)
+}
+
+// decodeStarts reads the lines that say which starts there were, up to one that does not.
+func decodeStarts(lines []string) (lineage.Lineage, error) {
+	since, err := strconv.ParseUint(valueOf(lines[0], "since"), 10, 64)
+	if err != nil {
+		return lineage.Lineage{}, err
+	}
+	l := lineage.Lineage{Since: since}
+	for _, line := range lines[1:] {
+		value := valueOf(line, "start")
+		if value == "" {
+			break
+		}
+		boot, process, _ := strings.Cut(value, " ")
+		var s lineage.Start
+		if s.Boot, err = strconv.ParseUint(boot, 10, 64); err != nil {
+			return l, err
+		}
+		id, err := uuid.Parse(process)
+		if err != nil {
+			return l, err
+		}
+		s.Process = id
+		l.Starts = append(l.Starts, s)
+	}
+	return l, l.Check()
 }
 
 // save replaces the identity file: a new file, synced, renamed over the old one,
@@ -182,7 +238,10 @@ func newIdentity(o Options, on Backing) (Identity, error) {
 				ErrIncomplete, filepath.Join(o.Dir, name), filepath.Join(o.Dir, identityName))
 		}
 	}
-	id := Identity{Cluster: o.Cluster, Node: o.Node, Store: on.UUID(), Format: formatVersion}
+	id := Identity{
+		Cluster: o.Cluster, Node: o.Node, Store: on.UUID(), Format: formatVersion,
+		Starts: lineage.Lineage{Since: 1},
+	}
 	return id, begin(o, on.Files, id)
 }
 

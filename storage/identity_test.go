@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/uuid"
 
 	"github.com/raftyard/raftyard/internal/badgerdb"
+	"github.com/raftyard/raftyard/internal/lineage"
 	"github.com/raftyard/raftyard/internal/vfs"
 )
 
@@ -57,7 +59,7 @@ func TestDirectoryThatIsNotOursIsRefused(t *testing.T) {
 		{"another node", func(_ *testing.T, o *Options) { o.Node = 2 }, ErrWrongNode, "node 1"},
 		{
 			"newer format", rewrite(identityName, func(s string) string {
-				return strings.Replace(s, "format  1", "format  2", 1)
+				return strings.Replace(s, "format  2", "format  3", 1)
 			}), ErrFormat, "use the newer version",
 		},
 		{
@@ -91,6 +93,55 @@ func TestDirectoryThatIsNotOursIsRefused(t *testing.T) {
 				t.Errorf("Open = %v, want %v with %q", err, tt.want, tt.text)
 			}
 		})
+	}
+}
+
+// TestStartsAreKept: those that are presented are, and those in between are counted only.
+func TestStartsAreKept(t *testing.T) {
+	o := testOptions(t.TempDir())
+	var want []lineage.Start
+	for boot := uint64(1); boot <= 5; boot++ {
+		s := mustOpen(t, o)
+		if boot%2 == 1 {
+			id, err := s.Present(lineage.Start{})
+			last := id.Starts.Last()
+			if err != nil || id.Boot != boot || last.Boot != boot || last.Process == uuid.Nil {
+				t.Fatalf("Present = %+v, %v", id, err)
+			}
+			want = append(want, last)
+		}
+		got := s.Identity().Starts
+		if got.Since != 1 || !slices.Equal(got.Starts, want) {
+			t.Errorf("start %d has %+v, want %+v", boot, got, want)
+		}
+		mustClose(t, s)
+	}
+}
+
+// TestIdentityOfFormat1 opens a directory of a release that kept no starts: they are kept
+// from the next one on.
+func TestIdentityOfFormat1(t *testing.T) {
+	o := writeVictim(t)
+	path := filepath.Join(o.Dir, identityName)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := decodeIdentity(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id.Format, id.Boot, id.Starts = 1, 7, lineage.Lineage{}
+	if err = os.WriteFile(path, id.encode(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := mustOpen(t, o)
+	mustClose(t, s)
+	s = mustOpen(t, o)
+	defer mustClose(t, s)
+	id, err = s.Present(lineage.Start{})
+	if err != nil || id.Format != 2 || id.Starts.Since != 8 || id.Starts.Last().Boot != 9 {
+		t.Errorf("Present = %+v, %v, want starts since start 8", id, err)
 	}
 }
 

@@ -30,11 +30,13 @@ type sequenceNote struct {
 const (
 	notePlace = 512
 	noteSize  = 4 + 1 + 16 + 8
+
+	noteFormat = 1
 )
 
 func encodeNote(store uuid.UUID, sequence uint64) []byte {
 	b := make([]byte, crcSize, noteSize)
-	b = append(b, formatVersion)
+	b = append(b, noteFormat)
 	b = append(b, store[:]...)
 	b = binary.BigEndian.AppendUint64(b, sequence)
 	binary.LittleEndian.PutUint32(b, crc32.Checksum(b[crcSize:], crc32.MakeTable(crc32.Castagnoli)))
@@ -42,7 +44,7 @@ func encodeNote(store uuid.UUID, sequence uint64) []byte {
 }
 
 func decodeNote(b []byte) (store uuid.UUID, sequence uint64, ok bool) {
-	if len(b) != noteSize || b[crcSize] != formatVersion {
+	if len(b) != noteSize || b[crcSize] != noteFormat {
 		return store, 0, false
 	}
 	sum := crc32.Checksum(b[crcSize:], crc32.MakeTable(crc32.Castagnoli))

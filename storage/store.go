@@ -13,6 +13,7 @@ import (
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/badgerdb"
 	"github.com/raftyard/raftyard/internal/kv"
+	"github.com/raftyard/raftyard/internal/lineage"
 	"github.com/raftyard/raftyard/internal/vfs"
 )
 
@@ -134,14 +135,35 @@ func (s *Store) open() error {
 			return err
 		}
 	}
-	s.identity.Boot++
+	s.identity.raise()
 	return s.identity.save(files, s.opts.Dir)
 }
 
 func (s *Store) path(name string) string { return filepath.Join(s.opts.Dir, name) }
 
 // Identity returns who the store belongs to.
-func (s *Store) Identity() Identity { return s.identity }
+func (s *Store) Identity() Identity {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.identity
+}
+
+// Present makes this start one of those in the identity, durably, and returns that. It is
+// to be called once, before anybody hears of this start: whoever has heard of one asks
+// the later ones for it. There is room for [lineage.MaxStarts]; the oldest are dropped
+// then, except keep. A start of which nobody can have heard takes none.
+func (s *Store) Present(keep lineage.Start) (Identity, error) {
+	id := s.Identity()
+	next := lineage.Start{Boot: id.Boot, Process: s.backing.UUID()}
+	id.Starts = id.Starts.Then(next, keep)
+	if err := id.save(s.backing.Files, s.opts.Dir); err != nil {
+		return Identity{}, fmt.Errorf("storage: %s: %w", s.path(identityName), err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.identity = id
+	return id, nil
+}
 
 // Limits returns what a batch can hold.
 func (s *Store) Limits() Limits { return s.limits }
