@@ -176,6 +176,8 @@ func (c Config) Validate() error {
 	check(c.Node != 0, "Node must not be zero")
 	check(c.Cluster != uuid.Nil, "Cluster must not be zero")
 	check(c.Store != uuid.Nil, "Store must not be zero")
+	check(len(c.Lineage) <= MaxLineageBytes,
+		"Lineage has %d bytes, want at most %d", len(c.Lineage), MaxLineageBytes)
 	check(c.Listen != "" || c.Listener != nil, "one of Listen and Listener must be set")
 	check(len(c.Advertise) <= maxAddress,
 		"Advertise has %d bytes, want at most %d", len(c.Advertise), maxAddress)

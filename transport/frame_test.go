@@ -98,7 +98,7 @@ func FuzzFrame(f *testing.F) {
 func testProcess() Identity {
 	return Identity{
 		Cluster: uuid.UUID{0xc1}, Node: 1, Store: uuid.UUID{0x51}, Boot: 300,
-		Process: uuid.UUID{0x1d},
+		Process: uuid.UUID{0x1d}, Lineage: "starts",
 	}
 }
 
@@ -130,14 +130,24 @@ func TestHandshakeRoundTrip(t *testing.T) {
 	if got, err := decodeRefusal(encodeRefusal(ref)); err != nil || *got != *ref {
 		t.Errorf("decodeRefusal = %+v, %v, want %+v", got, err, ref)
 	}
-	// Nodes of the first releases do not say where they are.
-	first := len(body) - 1 - len(h.at)
+	// Nodes of earlier releases show no starts, and those of the first do not say where
+	// they are.
+	second := len(body) - 1 - len(h.from.Lineage)
+	h.from.Lineage, w.from.Lineage = "", ""
+	if got, err := decodeHello(body[:second]); err != nil || got != h {
+		t.Errorf("decodeHello of an earlier release = %+v, %v, want %+v", got, err, h)
+	}
+	answer := encodeWelcome(&w)
+	if got, err := decodeWelcome(answer[:len(answer)-1]); err != nil || got != w {
+		t.Errorf("decodeWelcome of an earlier release = %+v, %v, want %+v", got, err, w)
+	}
+	first := second - 1 - len(h.at)
 	h.at = ""
 	if got, err := decodeHello(body[:first]); err != nil || got != h {
 		t.Errorf("decodeHello of a first release = %+v, %v, want %+v", got, err, h)
 	}
 	body = encodeWelcome(&w)
-	body = body[:len(body)-1-len(w.at)]
+	body = body[:len(body)-2-len(w.at)]
 	w.at = ""
 	if got, err := decodeWelcome(body); err != nil || got != w {
 		t.Errorf("decodeWelcome of a first release = %+v, %v, want %+v", got, err, w)
@@ -147,9 +157,10 @@ func TestHandshakeRoundTrip(t *testing.T) {
 func TestHelloThatIsCutOff(t *testing.T) {
 	h := testHello()
 	body := encodeHello(&h)
-	first := len(body) - 1 - len(h.at) // as long as one of a first release
+	second := len(body) - 1 - len(h.from.Lineage) // as long as one of an earlier release
+	first := second - 1 - len(h.at)               // and of a first one
 	for n := range body {
-		if n == first {
+		if n == first || n == second {
 			continue
 		}
 		if _, err := decodeHello(body[:n]); !errors.Is(err, wire.ErrMalformed) {
@@ -164,6 +175,7 @@ func TestHelloIsChecked(t *testing.T) {
 		"class 4":      func(h *hello) { h.class = 4 },
 		"node 0":       func(h *hello) { h.from.Node = 0 },
 		"small frames": func(h *hello) { h.maxFrame = minFrameBytes - 1 },
+		"long lineage": func(h *hello) { h.from.Lineage = strings.Repeat("a", MaxLineageBytes+1) },
 	} {
 		h := testHello()
 		change(&h)
@@ -177,10 +189,10 @@ func TestHelloIsChecked(t *testing.T) {
 func TestTellsNoEndlessAddress(t *testing.T) {
 	endless := strings.Repeat("a", maxAddress+1)
 	h, w := testHello(), testWelcome()
-	h.at, w.at = "", ""
+	h.at, w.at, h.from.Lineage, w.from.Lineage = "", "", "", ""
 	hello, welcome := encodeHello(&h), encodeWelcome(&w)
-	hello = wire.AppendString(hello[:len(hello)-1], endless)
-	welcome = wire.AppendString(welcome[:len(welcome)-1], endless)
+	hello = wire.AppendString(hello[:len(hello)-2], endless)
+	welcome = wire.AppendString(welcome[:len(welcome)-2], endless)
 	if _, err := decodeHello(hello); !errors.Is(err, wire.ErrMalformed) {
 		t.Errorf("decodeHello = %v, want ErrMalformed", err)
 	}

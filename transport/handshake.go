@@ -97,7 +97,8 @@ func encodeHello(h *hello) []byte {
 	b = wire.AppendUvarint(b, uint64(h.expect))
 	b = wire.AppendString(b, truncate(h.addr, maxAddress))
 	b = wire.AppendUvarint(b, h.maxFrame)
-	return wire.AppendString(b, truncate(h.at, maxAddress))
+	b = wire.AppendString(b, truncate(h.at, maxAddress))
+	return wire.AppendString(b, h.from.Lineage)
 }
 
 // readAddress reads where the sender is reached, which nodes of the first releases do
@@ -111,6 +112,19 @@ func readAddress(r *wire.Reader) string {
 		r.Fail("address of %d bytes", len(addr))
 	}
 	return addr
+}
+
+// readLineage reads what the sender shows of its earlier starts, which those do not that
+// are older than the field.
+func readLineage(r *wire.Reader) string {
+	if r.Len() == 0 {
+		return ""
+	}
+	shown := r.String()
+	if len(shown) > MaxLineageBytes {
+		r.Fail("lineage of %d bytes", len(shown))
+	}
+	return shown
 }
 
 // decodeHello reads a hello. What follows its known fields is ignored: later
@@ -127,6 +141,7 @@ func decodeHello(body []byte) (hello, error) {
 		maxFrame:   r.Uvarint(),
 		at:         readAddress(r),
 	}
+	h.from.Lineage = readLineage(r)
 	switch {
 	case h.class < ClassRaft || h.class > ClassSnapshot:
 		r.Fail("connection %s", h.class)
@@ -147,7 +162,8 @@ func encodeWelcome(w *welcome) []byte {
 	b := wire.AppendUvarint(nil, w.version)
 	b = appendIdentity(b, &w.from)
 	b = wire.AppendUvarint(b, w.maxFrame)
-	return wire.AppendString(b, truncate(w.at, maxAddress))
+	b = wire.AppendString(b, truncate(w.at, maxAddress))
+	return wire.AppendString(b, w.from.Lineage)
 }
 
 func decodeWelcome(body []byte) (welcome, error) {
@@ -155,6 +171,7 @@ func decodeWelcome(body []byte) (welcome, error) {
 	w := welcome{
 		version: r.Uvarint(), from: readIdentity(r), maxFrame: r.Uvarint(), at: readAddress(r),
 	}
+	w.from.Lineage = readLineage(r)
 	switch {
 	case w.version < minVersion || w.version > maxVersion:
 		r.Fail("protocol version %d", w.version)

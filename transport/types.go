@@ -30,7 +30,15 @@ type Identity struct {
 	// Process is made at random at each start. Processes that were started on copies of
 	// one directory may differ in nothing else. A [Config] without one gets one.
 	Process uuid.UUID
+
+	// Lineage is what the node shows of its earlier starts, for [Config.Admit] to look at:
+	// at most [MaxLineageBytes], which the transport does not look into. It is empty if the
+	// node is of a release that shows nothing.
+	Lineage string
 }
+
+// MaxLineageBytes is the greatest length of [Identity.Lineage].
+const MaxLineageBytes = 2 << 10
 
 // Endpoint is a replica and the node that it is on.
 type Endpoint struct {
