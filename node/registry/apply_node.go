@@ -4,17 +4,19 @@ import (
 	"fmt"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/lineage"
 )
 
 func (c SetNode) apply(st *state) Result {
 	n := &c.Node
 	n.First, n.State, n.Forced = Store{}, NodeActive, false
-	if err := n.check(); err != nil {
+	n.Process = c.Starts.Last().Process
+	if err := c.check(); err != nil {
 		return Result{Code: Invalid, Detail: err.Error()}
 	}
 	old, known := st.node(n.ID)
 	if known {
-		if res := old.refuses(n); res.Code != 0 {
+		if res := old.refuses(n, c.Starts); res.Code != 0 {
 			return res
 		}
 		n.inherit(old)
@@ -30,8 +32,8 @@ func (c SetNode) apply(st *state) Result {
 	} else if c.IfPresent {
 		return Result{Code: NotFound}
 	}
-	if n.Store.IsZero() {
-		n.Boot = 0 // nobody can say of which directory this is a start
+	if n.Store.IsZero() { // nobody can say of which directory this is a start
+		n.Boot, n.Process = 0, raftyard.StoreID{}
 	}
 	if n.First.IsZero() {
 		n.First = c.first()
@@ -44,6 +46,15 @@ func (c SetNode) apply(st *state) Result {
 		return Result{Code: Created, Node: *n}
 	}
 	return Result{Code: OK, Node: *n}
+}
+
+// check returns what is wrong with c by itself.
+func (c SetNode) check() error {
+	if last := c.Starts.Last().Boot; last != 0 && last != c.Node.Boot {
+		return fmt.Errorf("start %d of a data directory that shows starts up to %d",
+			c.Node.Boot, last)
+	}
+	return c.Node.check()
 }
 
 // first is the first directory of a node that has not had any before.
@@ -63,8 +74,9 @@ func nowhere() (s Store) {
 }
 
 // refuses returns the result of a command that would make n, which is registered,
-// be like next, if that cannot be. Its code is zero otherwise.
-func (n *Node) refuses(next *Node) Result {
+// be like next, if that cannot be. Its code is zero otherwise. Where no starts are shown
+// their number counts.
+func (n *Node) refuses(next *Node, starts lineage.Lineage) Result {
 	switch {
 	case n.State == NodeRemoved:
 		return Result{Code: Invalid, Node: *n, Detail: wasRemoved(n.ID).Error()}
@@ -78,6 +90,10 @@ func (n *Node) refuses(next *Node) Result {
 		detail := fmt.Sprintf("start %d of the data directory after start %d: an older copy",
 			next.Boot, n.Boot)
 		return Result{Code: Invalid, Node: *n, Detail: detail}
+	case next.Boot != 0 && len(starts.Starts) > 0 && !starts.Follows(n.Start()):
+		detail := fmt.Sprintf("start %d of the data directory does not show start %d: an older "+
+			"copy", next.Boot, n.Boot)
+		return Result{Code: Invalid, Node: *n, Detail: detail}
 	}
 	return Result{}
 }
@@ -88,8 +104,11 @@ func (n *Node) inherit(old *Node) {
 	if n.Store.IsZero() {
 		n.Store, n.Boot = old.Store, 0
 	}
-	if n.Boot == 0 {
-		n.Boot = old.Boot
+	switch {
+	case n.Boot == 0:
+		n.Boot, n.Process = old.Boot, old.Process
+	case n.Boot == old.Boot && n.Process.IsZero():
+		n.Process = old.Process
 	}
 }
 
@@ -99,7 +118,7 @@ type setNodeV1 SetNode
 
 func (c setNodeV1) apply(st *state) Result {
 	if old, ok := st.node(c.Node.ID); ok && c.IfAbsent && c.Node.check() == nil {
-		if res := old.refuses(&c.Node); res.Code != 0 {
+		if res := old.refuses(&c.Node, lineage.Lineage{}); res.Code != 0 {
 			return res
 		}
 		return Result{Code: OK, Node: *old}
@@ -173,7 +192,7 @@ func (c ReplaceStore) apply(st *state) Result {
 		}
 	}
 	n := *old
-	n.Store, n.Boot = c.New, 0
+	n.Store, n.Boot, n.Process = c.New, 0, raftyard.StoreID{}
 	if n.First.IsZero() {
 		n.First = c.New
 	}

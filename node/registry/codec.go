@@ -36,21 +36,25 @@ func appendNode(b []byte, n *Node) []byte {
 	b = appendNodeSpec(b, n)
 	b = wire.AppendID(b, n.First)
 	b = wire.AppendUvarint(b, n.Boot)
+	b = wire.AppendID(b, n.Process)
 	b = append(b, byte(n.State))
 	return wire.AppendBool(b, n.Forced)
 }
 
-func readNode(r *wire.Reader) Node {
+// readNode reads a record as results and snapshots of a format have it. Before format 4 no
+// process is known; in format 1 a node had one data directory for ever, no state, and no
+// starts.
+func readNode(r *wire.Reader, format byte) Node {
 	n := readNodeSpec(r)
-	n.First, n.Boot, n.State, n.Forced = r.ID(), r.Uvarint(), NodeState(r.Byte()), r.Bool()
-	return n
-}
-
-// readNodeV1 reads a record of the first formats, in which a node had one data
-// directory for ever, no state, and no starts.
-func readNodeV1(r *wire.Reader) Node {
-	n := readNodeSpec(r)
-	n.First = n.Store
+	if format == 1 {
+		n.First = n.Store
+		return n
+	}
+	n.First, n.Boot = r.ID(), r.Uvarint()
+	if format > 3 {
+		n.Process = r.ID()
+	}
+	n.State, n.Forced = NodeState(r.Byte()), r.Bool()
 	return n
 }
 

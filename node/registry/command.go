@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/lineage"
 	"github.com/raftyard/raftyard/internal/wire"
 )
 
@@ -15,12 +16,13 @@ import (
 // proposed before every node of the cluster knows it.
 //
 // Format 1, which is still read, differs in what set node has. Format 3 has set node
-// alone, with the fields of format 2, and says of the node that it is late. All else is
-// still written as format 2.
+// alone, with the fields of format 2, and says of the node that it is late. Format 4 has
+// set node alone, of a node that shows its starts. All else is still written as format 2.
 const (
-	commandFormat     = 2
-	commandFormatV1   = 1
-	commandFormatLate = 3
+	commandFormat       = 2
+	commandFormatV1     = 1
+	commandFormatLate   = 3
+	commandFormatStarts = 4
 )
 
 type commandKind byte
@@ -93,11 +95,14 @@ type WantMembers struct {
 // nothing changes; [Created] if the node was not registered; [NotFound] if it was
 // not and is not to be; [Conflict] if it is known with another data directory; or
 // [Invalid], among other reasons, if it was removed, or Boot is lower than the one
-// that is registered: the process runs on an older copy of the directory. A node
-// without a Store or a Boot keeps what is registered. First, State and Forced do
-// not count.
+// that is registered, or Starts do not show that one: the process runs on an older copy of
+// the directory. A node without a Store or a Boot keeps what is registered. First, Process,
+// State and Forced do not count.
 type SetNode struct {
 	Node Node
+
+	// Starts, if there are any, are those of the directory up to Boot.
+	Starts lineage.Lineage
 
 	// IfAbsent leaves the addresses and labels of a node alone that is registered
 	// already: they may be newer than what the proposer was configured with.
@@ -199,14 +204,23 @@ func EncodeWantMembers(c WantMembers) []byte {
 // EncodeSetNode returns c as a command for the system group.
 func EncodeSetNode(c SetNode) []byte {
 	b := []byte{commandFormat, byte(kindSetNode)}
-	if c.Late {
+	shows := len(c.Starts.Starts) > 0
+	switch {
+	case shows:
+		b[0] = commandFormatStarts
+	case c.Late:
 		b[0] = commandFormatLate
 	}
 	b = appendNodeSpec(b, &c.Node)
 	b = wire.AppendUvarint(b, c.Node.Boot)
 	b = wire.AppendBool(b, c.IfAbsent)
 	b = wire.AppendBool(b, c.IfPresent)
-	return wire.AppendBool(b, c.Sparse)
+	b = wire.AppendBool(b, c.Sparse)
+	if shows {
+		b = wire.AppendBool(b, c.Late)
+		b = c.Starts.Append(b)
+	}
+	return b
 }
 
 // EncodeSetNodeState returns c as a command for the system group.
@@ -246,7 +260,7 @@ type command interface {
 func decodeCommand(data []byte) (command, error) {
 	r := wire.NewReader(data)
 	format := r.Byte()
-	if r.Err() == nil && (format < commandFormatV1 || format > commandFormatLate) {
+	if r.Err() == nil && (format < commandFormatV1 || format > commandFormatStarts) {
 		return nil, fmt.Errorf("command format %d is not known", format)
 	}
 	kind := commandKind(r.Byte())
@@ -266,10 +280,8 @@ func readCommand(r *wire.Reader, format byte, kind commandKind) command {
 	case kind == kindSetNode && format == commandFormatV1:
 		return setNodeV1{Node: readNodeSpec(r), IfAbsent: r.Bool()}
 	case kind == kindSetNode:
-		c := readSetNode(r)
-		c.Late = format == commandFormatLate
-		return c
-	case format == commandFormatLate:
+		return readSetNode(r, format)
+	case format > commandFormat:
 		return nil
 	}
 	c := readGroupCommand(r, kind)
@@ -279,10 +291,16 @@ func readCommand(r *wire.Reader, format byte, kind commandKind) command {
 	return c
 }
 
-func readSetNode(r *wire.Reader) SetNode {
-	c := SetNode{Node: readNodeSpec(r)}
+func readSetNode(r *wire.Reader, format byte) SetNode {
+	c := SetNode{Node: readNodeSpec(r), Late: format == commandFormatLate}
 	c.Node.Boot = r.Uvarint()
 	c.IfAbsent, c.IfPresent, c.Sparse = r.Bool(), r.Bool(), r.Bool()
+	if format == commandFormatStarts {
+		c.Late, c.Starts = r.Bool(), lineage.Read(r)
+		if len(c.Starts.Starts) == 0 {
+			r.Fail("no starts are shown")
+		}
+	}
 	return c
 }
 

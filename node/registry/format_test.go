@@ -13,6 +13,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/lineage"
 )
 
 // TestFormats runs scripts against one registry each. The output is the bytes of
@@ -57,7 +58,8 @@ func TestFormats(t *testing.T) {
 					}
 				}
 				return run(t, r, EncodeSetNode(SetNode{
-					Node: n, IfAbsent: d.HasArg("if-absent"), IfPresent: d.HasArg("if-present"),
+					Node: n, Starts: scanStarts(t, d),
+					IfAbsent: d.HasArg("if-absent"), IfPresent: d.HasArg("if-present"),
 					Sparse: d.HasArg("sparse"), Late: d.HasArg("late"),
 				}))
 			case "state":
@@ -142,6 +144,9 @@ func showResult(t *testing.T, data []byte) string {
 		if !n.Store.IsZero() {
 			fmt.Fprintf(&b, "  store %v, the first was %v, boot %d\n", n.Store, n.First, n.Boot)
 		}
+		if !n.Process.IsZero() {
+			fmt.Fprintf(&b, "  process %v\n", n.Process)
+		}
 	}
 	return b.String()
 }
@@ -214,6 +219,26 @@ func scanID(t *testing.T, d *datadriven.TestData, key string) (id [16]byte) {
 	}
 	copy(id[:], b)
 	return id
+}
+
+// scanStarts reads numbers and processes in turn. Starts are kept since the first of them.
+func scanStarts(t *testing.T, d *datadriven.TestData) (l lineage.Lineage) {
+	t.Helper()
+	i := slices.IndexFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == "starts" })
+	if i < 0 {
+		return l
+	}
+	for pair := range slices.Chunk(d.CmdArgs[i].Vals, 2) {
+		boot, err := strconv.ParseUint(pair[0], 10, 64)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		s := lineage.Start{Boot: boot}
+		copy(s.Process[:], pair[1])
+		l.Starts = append(l.Starts, s)
+	}
+	l.Since = l.Starts[0].Boot
+	return l
 }
 
 // scanHex reads the input, hexadecimal digits on any number of lines.

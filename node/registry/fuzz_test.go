@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/lineage"
 	"github.com/raftyard/raftyard/internal/wire"
 )
 
@@ -51,6 +52,11 @@ func FuzzCommand(f *testing.F) {
 	f.Add(EncodeSetNode(SetNode{Node: node(1), Sparse: true}))
 	f.Add(EncodeSetNode(SetNode{Node: labelled, Late: true}))
 	f.Add(EncodeSetNodeState(SetNodeState{ID: 4, State: NodeLeaving, Forced: true}))
+	f.Add(EncodeSetNode(SetNode{
+		Node: labelled, Starts: lineage.Lineage{Since: 3, Starts: []lineage.Start{
+			{Boot: 3, Process: [16]byte{4}},
+		}},
+	}))
 	f.Add(encodeCommand(f, setNodeV1{Node: labelled, IfAbsent: true}))
 	f.Add(EncodeSetNodeState(SetNodeState{ID: 4, State: NodeDrained}))
 	f.Add(EncodeReplaceStore(ReplaceStore{ID: 1, New: Store{1}}))
@@ -127,7 +133,7 @@ func FuzzRestore(f *testing.F) {
 // FuzzFrames gets past the checksums, which FuzzRestore hardly ever does: it
 // gives the payloads good ones.
 func FuzzFrames(f *testing.F) {
-	for _, format := range []byte{snapshotFormat, snapshotFormatV1} {
+	for _, format := range []byte{snapshotFormat, 3, 2, 1} {
 		head := []byte{frameHead, format, 0, 0, 0}
 		f.Add(head, []byte{frameNodes, 1}, []byte{frameGroups, 1})
 	}

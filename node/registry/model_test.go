@@ -12,6 +12,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/lineage"
 )
 
 // model is what a registry must be like, in maps and without any care for cost.
@@ -150,6 +151,7 @@ func (m *model) setNode(c SetNode) Code {
 	old, there := m.nodes[c.Node.ID]
 	n := c.Node
 	n.State, n.First, n.Forced = old.State, old.First, old.Forced
+	n.Process = Store(c.Starts.Last().Process)
 	if !there && c.IfPresent {
 		return NotFound
 	}
@@ -168,7 +170,7 @@ func (m *model) setNode(c SetNode) Code {
 	case old.State == NodeRemoved:
 		return Invalid
 	case n.Store == (Store{}):
-		n.Store, n.Boot = old.Store, old.Boot
+		n.Store, n.Boot, n.Process = old.Store, old.Boot, old.Process
 	case old.Store == (Store{}) && c.Late:
 		n.First = Store(slices.Repeat([]byte{0xff}, len(n.First)))
 	case old.Store == (Store{}):
@@ -176,8 +178,13 @@ func (m *model) setNode(c SetNode) Code {
 	case old.Store != n.Store:
 		return Conflict
 	case n.Boot == 0:
-		n.Boot = old.Boot
+		n.Boot, n.Process = old.Boot, old.Process
 	case n.Boot < old.Boot:
+		return Invalid
+	case len(c.Starts.Starts) == 0 && n.Boot == old.Boot:
+		n.Process = old.Process
+	case len(c.Starts.Starts) == 0 || old.Process == (Store{}):
+	case Store(c.Starts.Starts[old.Boot-1].Process) != old.Process:
 		return Invalid
 	}
 	m.node(old, n)
@@ -247,7 +254,7 @@ func (m *model) replace(c ReplaceStore) Code {
 		return Invalid
 	}
 	n := old
-	n.Store, n.Boot = c.New, 0
+	n.Store, n.Boot, n.Process = c.New, 0, Store{}
 	if n.First == (Store{}) {
 		n.First = c.New
 	}
@@ -385,7 +392,16 @@ func (m *machine) SetNode(t *rapid.T) {
 	}
 	c.Node.Store = genStore.Draw(t, "store")
 	c.Node.Boot = rapid.Uint64Range(0, 3).Draw(t, "boot")
-	// These two do not count.
+	if rapid.Bool().Draw(t, "starts") {
+		for range c.Node.Boot {
+			next := lineage.Start{Boot: c.Starts.Last().Boot + 1}
+			next.Process[0] = rapid.SampledFrom([]byte{1, 1, 2}).Draw(t, "process")
+			c.Starts.Since = 1
+			c.Starts = c.Starts.Then(next, lineage.Start{})
+		}
+	}
+	// These do not count.
+	c.Node.Process = genStore.Draw(t, "process")
 	c.Node.First = genStore.Draw(t, "first")
 	c.Node.State = genState.Draw(t, "state")
 	c.Node.Forced = rapid.Bool().Draw(t, "forced")

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/lineage"
 )
 
 // What a record may hold. A command over a limit is [Invalid].
@@ -44,6 +45,9 @@ type Node struct {
 	// is zero while none was. A process with an earlier one runs on an older copy
 	// of the directory.
 	Boot uint64
+
+	// Process was made at random in that start. It is zero while it is not known.
+	Process raftyard.StoreID
 
 	// State is what the node is used for.
 	State NodeState
@@ -262,6 +266,8 @@ func (n *Node) checkRecord() error {
 		return errors.New("only one of the present and the first directory is known")
 	case n.Store.IsZero() && n.Boot != 0:
 		return errors.New("a start of no directory")
+	case n.Boot == 0 && !n.Process.IsZero():
+		return errors.New("a process of no start")
 	case n.State != NodeRemoved:
 		return n.check()
 	case n.ID == 0:
@@ -299,10 +305,15 @@ func (n *Node) check() error {
 	return nil
 }
 
+// Start is the latest start of Store that was registered.
+func (n *Node) Start() lineage.Start {
+	return lineage.Start{Boot: n.Boot, Process: n.Process}
+}
+
 func (n *Node) equal(o *Node) bool {
 	return n.ID == o.ID && n.Peer == o.Peer && n.HTTP == o.HTTP &&
 		n.Store == o.Store && n.First == o.First && n.Boot == o.Boot &&
-		n.State == o.State && n.Forced == o.Forced &&
+		n.Process == o.Process && n.State == o.State && n.Forced == o.Forced &&
 		maps.Equal(n.Labels, o.Labels)
 }
 

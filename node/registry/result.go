@@ -60,12 +60,9 @@ type Result struct {
 	Detail string
 }
 
-// resultFormat is the first byte of every encoded result. In format 1, which is
-// still read, a node has less.
-const (
-	resultFormat   = 3
-	resultFormatV1 = 1
-)
+// resultFormat is the first byte of every encoded result. In the formats before, which are
+// still read, there is less in them.
+const resultFormat = 4
 
 // What an encoded result holds.
 const (
@@ -96,7 +93,7 @@ func (res Result) encode() []byte {
 func DecodeResult(data []byte) (Result, error) {
 	r := wire.NewReader(data)
 	format := r.Byte()
-	if r.Err() == nil && (format < resultFormatV1 || format > resultFormat) {
+	if r.Err() == nil && (format < 1 || format > resultFormat) {
 		return Result{}, fmt.Errorf("registry: result format %d is not known", format)
 	}
 	res := Result{Code: Code(r.Byte())}
@@ -110,12 +107,8 @@ func DecodeResult(data []byte) (Result, error) {
 	if flags&resultHasGroup != 0 {
 		res.Group = readGroup(r, format)
 	}
-	switch {
-	case flags&resultHasNode == 0:
-	case format == resultFormatV1:
-		res.Node = readNodeV1(r)
-	default:
-		res.Node = readNode(r)
+	if flags&resultHasNode != 0 {
+		res.Node = readNode(r, format)
 	}
 	res.Detail = r.String()
 	if err := r.Close(); err != nil {

@@ -29,8 +29,7 @@ import (
 // there or in another place is noticed like a bit that is flipped. The stream
 // ends with the end frame: what comes after it is an error.
 const (
-	snapshotFormat   = 3
-	snapshotFormatV1 = 1 // still read; a node has less
+	snapshotFormat = 4 // the formats before are still read; a node has less
 
 	frameHead   = 1
 	frameNodes  = 2
@@ -229,7 +228,7 @@ func (s *snapshotReader) head(payload []byte) error {
 		return fmt.Errorf("the first frame is of kind %d", kind)
 	}
 	s.format = r.Byte()
-	if r.Err() == nil && (s.format < snapshotFormatV1 || s.format > snapshotFormat) {
+	if r.Err() == nil && (s.format < 1 || s.format > snapshotFormat) {
 		return fmt.Errorf("format %d is not known", s.format)
 	}
 	s.state.version = r.Uvarint()
@@ -241,15 +240,11 @@ func (s *snapshotReader) head(payload []byte) error {
 func (s *snapshotReader) items(payload []byte) error {
 	r := wire.NewReader(payload)
 	kind := r.Byte()
-	read := readNode
-	if s.format == snapshotFormatV1 {
-		read = readNodeV1
-	}
 	for range r.Count(1) {
 		var err error
 		switch kind {
 		case frameNodes:
-			err = s.node(read(r))
+			err = s.node(readNode(r, s.format))
 		case frameGroups:
 			err = s.group(readGroup(r, s.format))
 		default:
