@@ -111,10 +111,7 @@ func (n *Node) becomeKnown() {
 	for n.founding.waits.Load() && n.running.Err() == nil {
 		ok, missing := n.isKnown(n.running)
 		if ok {
-			n.noted.meet(knownStore{
-				Node: n.cfg.ID, Store: n.ownStore(), First: n.ownStore(),
-				Boot: n.store.Identity().Boot,
-			})
+			n.noted.meet(comer{knownOf(n.presents), n.store.Identity().Starts})
 			n.lifecycle.poke()
 			n.founding.waits.Store(false)
 			n.bootstrapElection()

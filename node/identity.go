@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/lineage"
 	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/node/registry"
 	"github.com/raftyard/raftyard/transport"
@@ -14,12 +15,28 @@ import (
 // directory a node has, and nobody has to do with a node that comes with another, until
 // the registry says that it is the node's from now on: see newcomers.go. What was
 // promised in the one before is then nobody's any more: see directories.go. An older
-// copy of a directory has forgotten as well: it comes with an earlier start than the
-// others have noted, and a copy that was started beside it with the same start, but as
-// another process.
+// copy of a directory has forgotten as well: it does not show the start that the others
+// have noted, however often it is started itself.
 
 // ownStore is the id of this node's data directory.
 func (n *Node) ownStore() raftyard.StoreID { return raftyard.StoreID(n.store.Identity().Store) }
+
+// ownStart is the latest start of this node's directory of which it knows that it was
+// registered, or zero. The others know that one, or one that is later.
+func (n *Node) ownStart() lineage.Start {
+	st, ok := n.store.Replica(raftyard.SystemGroup)
+	if !ok || st.Damage != nil {
+		return lineage.Start{}
+	}
+	m, err := decodeMeta(st.Meta)
+	if err != nil {
+		return lineage.Start{} // what is wrong is told when the replica is opened
+	}
+	if own := m.notes().of(n.cfg.ID); own.Store == n.ownStore() {
+		return own.start()
+	}
+	return lineage.Start{}
+}
 
 // admit returns why no connection with a peer is wanted, or nil. One that is wanted is
 // to be noted.
@@ -37,7 +54,7 @@ func (n *Node) admit(peer transport.Identity) *transport.RefusalError {
 		return n.admitStranger(from.Node)
 	case dir.Current.IsZero() || dir.Current == from.Store:
 		n.newcomers.heard(from.Node, n.world.now)
-		return n.admitStart(from, &rec)
+		return n.admitStart(peer, &rec)
 	case n.founding.waits.Load() && rec.Store.IsZero():
 		return nil // it may know this node. That is all that is taken from it: it is not noted.
 	default:
@@ -46,31 +63,54 @@ func (n *Node) admit(peer transport.Identity) *transport.RefusalError {
 }
 
 // admitStart compares a start of the directory that a node is known with, or of the first
-// one with which it comes, with the latest that is known.
-func (n *Node) admitStart(from knownStore, rec *registry.Node) *transport.RefusalError {
+// one with which it comes, with the latest that is known: it must show that. One that is
+// noted must show the one that is registered, which this node may have heard of since.
+func (n *Node) admitStart(
+	peer transport.Identity, rec *registry.Node,
+) *transport.RefusalError {
+	from := comer{knownStore: knownOf(peer)}
 	last := n.noted.of(from.Node)
-	if last.is(from) {
+	registered := knownStore{Store: rec.Store, Boot: rec.Boot, Process: rec.Process}
+	isNoted := last.is(from.knownStore)
+	if isNoted && (rec.Store != from.Store || registered.is(from.knownStore)) {
 		return nil
 	}
-	if last.Store != from.Store {
-		last = knownStore{}
+	var err error
+	if from.shows, err = lineage.Decode(peer.Lineage, from.start()); err != nil {
+		return refused(transport.RefusedMalformed, "node %d: %v", from.Node, err)
 	}
-	boot := last.Boot
-	if rec.Store == from.Store {
-		boot = max(boot, rec.Boot)
+	for _, known := range []knownStore{last, registered} {
+		if known.Store != from.Store || from.shows.Follows(known.start()) {
+			continue
+		}
+		if isNoted {
+			n.noted.disown(&disowned{was: last, registered: registered})
+			n.lifecycle.poke()
+		}
+		return from.refuse(known.Boot)
 	}
-	switch {
-	case from.Boot < boot:
-		return refused(transport.RefusedStale, "node %d has been seen at start %d of its data "+
-			"directory, and comes with start %d: an older copy was put in its place",
-			from.Node, boot, from.Boot)
-	case from.Boot == last.Boot && !last.Process.IsZero() && from.Process != last.Process:
-		return refused(transport.RefusedClone, "node %d has been seen at start %d of its data "+
-			"directory as another process: one of the two runs on a copy", from.Node, from.Boot)
+	if !isNoted {
+		n.noted.meet(from)
+		n.lifecycle.poke()
 	}
-	n.noted.meet(from)
-	n.lifecycle.poke()
 	return nil
+}
+
+// refuse says why a start is not let in that does not show the one that is known.
+func (c *comer) refuse(known uint64) *transport.RefusalError {
+	if c.Boot == known {
+		return refused(transport.RefusedClone, "node %d has been seen at start %d of its data "+
+			"directory as another process: one of the two runs on a copy", c.Node, c.Boot)
+	}
+	or := ""
+	if c.Boot > known && c.shows.Full() {
+		or = fmt.Sprintf(", or it was started more than %d times with none of them registered",
+			lineage.MaxStarts)
+	}
+	return refused(transport.RefusedStale, "node %d has been seen at start %d of its data "+
+		"directory, and comes with start %d that is not a later one of it: an older copy was put "+
+		"in its place%s; put the newer one back, or begin with an empty one",
+		c.Node, known, c.Boot, or)
 }
 
 // accept returns why nothing is taken from a peer, or nil.

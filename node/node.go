@@ -242,10 +242,13 @@ func (n *Node) checkLimits() error {
 
 // openTransport connects the node to the network.
 func (n *Node) openTransport(in *world.World) error {
+	id, err := n.store.Present(n.ownStart())
+	if err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
 	n.presents = transport.Identity{
-		Cluster: n.cluster, Node: n.cfg.ID,
-		Store: n.store.Identity().Store, Boot: n.store.Identity().Boot,
-		Process: n.world.newID(),
+		Cluster: n.cluster, Node: n.cfg.ID, Store: id.Store, Boot: id.Boot,
+		Process: id.Starts.Last().Process, Lineage: id.Starts.Encode(),
 	}
 	cfg := transport.Config{
 		Identity:        n.presents,

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/lineage"
 	"github.com/raftyard/raftyard/node/registry"
 	"github.com/raftyard/raftyard/storage"
 	"github.com/raftyard/raftyard/transport"
@@ -20,8 +21,20 @@ type noted struct {
 	now atomic.Pointer[notes]
 
 	mu   sync.Mutex
-	met  map[raftyard.NodeID]knownStore // who has come and is not noted yet
-	said hearsay                        // by the node that is furthest, of those asked
+	met  map[raftyard.NodeID]comer // who has come and is not noted yet
+	said hearsay                   // by the node that is furthest, of those asked
+
+	disowned map[raftyard.NodeID]*disowned
+}
+
+// disowned is a start that was noted, and is of a copy: it does not show the one that is
+// registered. Who has noted it had not heard of that one.
+type disowned struct{ was, registered knownStore }
+
+// comer is a start that has come, and what it shows of those before it.
+type comer struct {
+	knownStore
+	shows lineage.Lineage
 }
 
 // notes are what is noted at one time. They never change.
@@ -63,18 +76,33 @@ func (k *noted) set(ns notes) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for id, m := range k.met {
-		if s := ns.of(id); s.Store != m.Store || s.Boot >= m.Boot {
+		if s := ns.of(id); s.Store != m.Store || s.Boot >= m.Boot || !m.shows.Follows(s.start()) {
 			delete(k.met, id)
+		}
+	}
+	for id, d := range k.disowned {
+		if !ns.of(id).is(d.was) {
+			delete(k.disowned, id)
 		}
 	}
 }
 
+// disown hears that the start that is noted does not show the one that is registered.
+func (k *noted) disown(d *disowned) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.disowned == nil {
+		k.disowned = make(map[raftyard.NodeID]*disowned)
+	}
+	k.disowned[d.was.Node] = d
+}
+
 // meet hears who has come.
-func (k *noted) meet(peer knownStore) {
+func (k *noted) meet(peer comer) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.met == nil {
-		k.met = make(map[raftyard.NodeID]knownStore)
+		k.met = make(map[raftyard.NodeID]comer)
 	}
 	if before := k.met[peer.Node]; before.Store != peer.Store || before.Boot < peer.Boot {
 		k.met[peer.Node] = peer
@@ -93,10 +121,15 @@ func (k *noted) merge(ns notes, nodes []registry.Node, version uint64) notes {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if version >= ns.at {
+		next.drop(k.disowned)
+	}
 	if k.said.Version > max(version, ns.at) {
 		version = k.said.Version
 		for _, s := range k.said.Nodes {
-			next.take(&registry.Node{ID: s.Node, Store: s.Store, First: s.First, Boot: s.Boot})
+			next.take(&registry.Node{
+				ID: s.Node, Store: s.Store, First: s.First, Boot: s.Boot, Process: s.Process,
+			})
 		}
 	}
 	for _, m := range k.met {
@@ -120,7 +153,9 @@ func (k *noted) hearsay(said *hearsay) bool {
 	return true
 }
 
-// take takes in what the registry knows of a node.
+// take takes in what the registry knows of a node. It has seen that each start shows the one
+// that was registered before. Where another start of the same number was heard of here, only
+// some have heard of either, and the registry decides.
 func (ns *notes) take(rec *registry.Node) {
 	if rec.Store.IsZero() {
 		return
@@ -134,21 +169,30 @@ func (ns *notes) take(rec *registry.Node) {
 		*k = knownStore{Node: rec.ID, Store: rec.Store}
 	}
 	k.First = rec.First
-	if k.Boot < rec.Boot {
-		k.Boot, k.Process = rec.Boot, raftyard.StoreID{}
+	if k.Boot < rec.Boot || k.Boot == rec.Boot && !rec.Process.IsZero() {
+		k.Boot, k.Process = rec.Boot, rec.Process
 	}
 }
 
-// hear takes in who has come.
-func (ns *notes) hear(m knownStore) {
+// drop puts what the registry has in the place of starts that are disowned.
+func (ns *notes) drop(all map[raftyard.NodeID]*disowned) {
+	for id, d := range all {
+		if i, ok := ns.find(id); ok && ns.list[i].is(d.was) {
+			ns.list[i].Boot, ns.list[i].Process = d.registered.Boot, d.registered.Process
+		}
+	}
+}
+
+// hear takes in who has come. It was let in by what was noted then, which may be less.
+func (ns *notes) hear(m comer) {
 	i, ok := ns.find(m.Node)
 	if !ok {
 		m.First = m.Store
-		ns.list = slices.Insert(ns.list, i, m)
+		ns.list = slices.Insert(ns.list, i, m.knownStore)
 		return
 	}
 	k := &ns.list[i]
-	if k.Store == m.Store && (k.Boot < m.Boot || k.Boot == m.Boot && k.Process.IsZero()) {
+	if k.Store == m.Store && m.shows.Follows(k.start()) {
 		k.Boot, k.Process = m.Boot, m.Process
 	}
 }
@@ -196,6 +240,11 @@ func knownOf(peer transport.Identity) knownStore {
 		Node: peer.Node, Store: raftyard.StoreID(peer.Store), Boot: peer.Boot,
 		Process: raftyard.StoreID(peer.Process),
 	}
+}
+
+// start is the latest start that is noted.
+func (s knownStore) start() lineage.Start {
+	return lineage.Start{Boot: s.Boot, Process: s.Process}
 }
 
 // is reports whether the start that is noted is the one that has come.

@@ -120,12 +120,18 @@ func (n *Node) wasRemoved() *outsideError {
 		n.cfg.ID, n.cfg.Cluster)}
 }
 
-// olderCopy says that the directory was started more often than it knows itself.
+// isOlderCopy reports whether the directory does not know of its start that is registered.
+func (n *Node) isOlderCopy(rec *registry.Node) bool {
+	return rec.Store == n.ownStore() && !n.store.Identity().Starts.Follows(rec.Start())
+}
+
+// olderCopy says that the directory does not know of a start that the cluster has seen.
 func (n *Node) olderCopy(boot uint64) *outsideError {
 	return &outsideError{kind: ErrInvalid, text: fmt.Sprintf(
 		"the data directory is an older copy: the cluster has seen start %d of it, and this is "+
-			"start %d; what it has acknowledged since the copy was made is not in it, so that it "+
-			"must not be used: put the newer directory back, or begin with an empty one",
+			"start %d, which does not come after that one; what it has acknowledged since the "+
+			"copy was made is not in it, so that it must not be used: put the newer directory "+
+			"back, or begin with an empty one",
 		boot, n.store.Identity().Boot)}
 }
 
@@ -136,7 +142,7 @@ func (n *Node) checkStanding(reg *registry.Registry) error {
 	switch {
 	case rec.State == registry.NodeRemoved:
 		e = n.wasRemoved()
-	case rec.Store == n.ownStore() && rec.Boot > n.store.Identity().Boot:
+	case n.isOlderCopy(&rec):
 		e = n.olderCopy(rec.Boot)
 	default:
 		return nil
@@ -153,7 +159,7 @@ func (n *Node) refusedBy(res registry.Result) error {
 		return n.notYetMember()
 	case res.Node.State == registry.NodeRemoved:
 		return n.wasRemoved()
-	case res.Node.Store == n.ownStore() && res.Node.Boot > n.store.Identity().Boot:
+	case n.isOlderCopy(&res.Node):
 		return n.olderCopy(res.Node.Boot)
 	}
 	return fmt.Errorf("%w: %s", ErrInvalid, res.Detail)

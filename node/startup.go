@@ -149,7 +149,8 @@ func (n *Node) announce(ctx context.Context) (told bool, refusal error) {
 	ctx, cancel := n.world.withTimeout(ctx, time.Second)
 	defer cancel()
 	set := registry.SetNode{
-		Node: n.self(), IfPresent: !n.belongs(), Sparse: true, Late: n.founding.waits.Load(),
+		Node: n.self(), Starts: n.store.Identity().Starts, IfPresent: !n.belongs(), Sparse: true,
+		Late: n.founding.waits.Load(),
 	}
 	p := group.Proposal{ID: n.newMessageID(), Data: registry.EncodeSetNode(set)}
 	tried := map[raftyard.NodeID]bool{0: true, n.cfg.ID: true}

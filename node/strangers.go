@@ -129,6 +129,8 @@ type saidStore struct {
 	Store raftyard.StoreID `json:"store"`
 	First raftyard.StoreID `json:"first"`
 	Boot  uint64           `json:"boot"`
+
+	Process raftyard.StoreID `json:"process"`
 }
 
 // serveDirectories tells what the registry here says of directories.
@@ -137,7 +139,9 @@ func (n *Node) serveDirectories() hearsay {
 	h := hearsay{Version: version}
 	for i := range nodes {
 		if rec := &nodes[i]; !rec.Store.IsZero() {
-			h.Nodes = append(h.Nodes, saidStore{rec.ID, rec.Store, rec.First, rec.Boot})
+			h.Nodes = append(h.Nodes, saidStore{
+				rec.ID, rec.Store, rec.First, rec.Boot, rec.Process,
+			})
 		}
 	}
 	return h

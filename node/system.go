@@ -55,7 +55,8 @@ func (n *Node) reachesMajority(voters []group.Member) bool {
 // configured nodes that are not in it.
 func (n *Node) registerNodes(ctx context.Context) error {
 	if err := n.setNode(ctx, registry.SetNode{
-		Node: n.self(), Sparse: true, Late: n.founding.waits.Load(),
+		Node: n.self(), Starts: n.store.Identity().Starts, Sparse: true,
+		Late: n.founding.waits.Load(),
 	}); err != nil {
 		if isOutside(err) {
 			n.lifecycle.lost()
