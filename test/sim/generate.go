@@ -33,6 +33,7 @@ func generateMore(s *setup, d *rand.Rand) Schedule {
 		m.out = append(m.out, Fault{
 			At: m.at() / 2, Kind: Revert, Node: m.node(),
 			For: m.between(100*time.Millisecond, 3*time.Second),
+			N:   m.reversion(),
 		})
 	}
 	if d.IntN(2) == 0 {
@@ -55,6 +56,11 @@ func generateMore(s *setup, d *rand.Rand) Schedule {
 		})
 	}
 	return m.out
+}
+
+// reversion is in which way a node is reverted, but for what takes a wipe.
+func (m *maker) reversion() uint64 {
+	return m.d.Uint64N(6*revertAgain) &^ revertEmptied
 }
 
 // clock adds that a clock is set.

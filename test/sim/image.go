@@ -13,16 +13,23 @@ import (
 	"github.com/raftyard/raftyard/test/sim/internal/check"
 )
 
+// What the bits of N say of a revert.
+const (
+	revertEmptied = 1 << iota // the image is of a disk that was lost, and made up for, since
+	revertAtOnce              // it is taken whatever goes on
+	revertTwice               // the node starts twice after it was taken, not once
+	revertAgain               // how often the copy is started again: from here on
+)
+
 // revert takes an image of a node's disk, and has the node start from it when it has
-// started twice since and the others know: they must not listen to it, also when they
-// start again themselves. It is gone after a while, and the node comes back with an empty
-// disk. If the fault has a bit in N, that happens once before, so that the image is of a
-// disk that was given up already.
+// started since and the others know: they must not listen to it, however often it is
+// started, also when they start again themselves. It is gone after a while, and the node
+// comes back with an empty disk.
 func revert(w *World, f *Fault) {
 	h := w.host(f.Node)
 	var image *simdisk.Disk
-	var first uint64 // the start after it was taken
-	emptied := f.N == 0
+	var from uint64 // the start from which on the image is old enough
+	emptied := f.N&revertEmptied == 0
 	w.every(50*time.Millisecond, func() bool {
 		switch {
 		case !w.working || h.isGone():
@@ -31,17 +38,24 @@ func revert(w *World, f *Fault) {
 		case image != nil && !emptied:
 			if emptied = w.dispensable(f.Node); emptied {
 				w.counts.Wipes++
-				first = 0
+				from = h.starts + 1
 				h.wipe()
 			}
-		case image == nil && w.dispensable(f.Node):
-			image, first = h.image(), h.starts+1
+		case image == nil && (f.N&revertAtOnce != 0 || w.dispensable(f.Node)):
+			from = h.starts + 1
+			if h.state == down {
+				from++ // it may be about to start
+			}
+			if f.N&revertTwice != 0 {
+				from++
+			}
+			image = h.image()
 			return image == nil
 		case image == nil:
-		case h.state == running && h.starts == first:
+		case h.starts < from && h.state == running:
 			w.kill(f.Node, time.Millisecond)
-		case h.starts > first && w.dispensable(f.Node) && w.noted(h):
-			h.startFrom(image, f.For)
+		case h.starts >= from && w.dispensable(f.Node) && w.noted(h):
+			h.startFrom(image, f.For, int(f.N/revertAgain))
 			return true
 		}
 		return false
@@ -59,8 +73,9 @@ func (h *host) image() *simdisk.Disk {
 	return image
 }
 
-// startFrom starts the node from an older copy of its disk, once.
-func (h *host) startFrom(image *simdisk.Disk, d time.Duration) {
+// startFrom starts the node from an older copy of its disk, and some times again within d,
+// in which it is gone.
+func (h *host) startFrom(image *simdisk.Disk, d time.Duration, again int) {
 	w := h.w
 	w.counts.Reverts++
 	h.log("starts from an older copy of its disk", "")
@@ -69,11 +84,25 @@ func (h *host) startFrom(image *simdisk.Disk, d time.Duration) {
 	h.crash((*simdisk.Disk).Kill, check.LostAll)
 	image.BeforeSync, image.Until = h.disk.BeforeSync, h.disk.Until
 	h.disk = image
-	s := shunned{last: h.boots}
+	s := &shunned{last: h.boots}
 	s.look(w.turns.Time(), w.notedStart(h.id))
+	h.startCopy(s)
+	for i := range again {
+		w.turns.After(d/time.Duration(again+1)*time.Duration(i+1), func() {
+			if h.stale {
+				h.startCopy(s)
+			}
+		})
+	}
+	w.turns.After(d, h.wipe)
+}
+
+// startCopy starts the node, which has an older copy of its disk, once more.
+func (h *host) startCopy(s *shunned) {
+	w := h.w
+	h.crash((*simdisk.Disk).Kill, check.LostNothing)
 	h.start()
 	st := h.st
-	w.turns.After(d, h.wipe)
 	w.every(20*time.Millisecond, func() bool {
 		if h.st != st || h.state == down {
 			return true
@@ -89,28 +118,35 @@ func (h *host) startFrom(image *simdisk.Disk, d time.Duration) {
 
 // A shunned is a node on an older copy of its disk. Whoever has noted its last start must
 // not connect with it any more. Who has not, because it knows nothing of the cluster yet,
-// cannot tell.
+// cannot tell, and may note a start of the copy.
 type shunned struct {
-	last uint64 // start before the copy was put in its place
-	at   time.Duration
-	knew []raftyard.NodeID // those who had noted it then
+	last   uint64 // start before the copy was put in its place
+	at     time.Duration
+	knew   []raftyard.NodeID // those who had noted it then
+	fooled []raftyard.NodeID // those who had not, and were connected
 }
 
 // look takes note of who knows now of the last start.
 func (s *shunned) look(now time.Duration, noted map[raftyard.NodeID]uint64) {
 	s.at, s.knew = now, nil
 	for id, start := range noted {
-		if start >= s.last {
+		if start >= s.last && !slices.Contains(s.fooled, id) {
 			s.knew = append(s.knew, id)
 		}
 	}
 }
 
 // wronglyBy returns those who ought to have refused a connection that has come up since.
-func (s *shunned) wronglyBy(connected []raftyard.NodeID) []raftyard.NodeID {
-	return slices.DeleteFunc(connected, func(id raftyard.NodeID) bool {
-		return !slices.Contains(s.knew, id)
-	})
+func (s *shunned) wronglyBy(connected []raftyard.NodeID) (wrong []raftyard.NodeID) {
+	for _, id := range connected {
+		switch {
+		case slices.Contains(s.knew, id):
+			wrong = append(wrong, id)
+		case !slices.Contains(s.fooled, id):
+			s.fooled = append(s.fooled, id)
+		}
+	}
+	return wrong
 }
 
 // notedStart returns the start of a node that each of the others has noted.

@@ -88,7 +88,7 @@ func (m *lifeMaker) losses() Schedule {
 	case 2:
 		f.Kind = Rot
 	case 3:
-		f.Kind, f.At, f.N = Revert, f.At/2, m.d.Uint64N(2)
+		f.Kind, f.At, f.N = Revert, f.At/2, m.d.Uint64N(6*revertAgain)
 		f.For += 100 * time.Millisecond
 	default:
 		return nil
