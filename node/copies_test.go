@@ -176,6 +176,14 @@ func TestTwoLinesOfStarts(t *testing.T) {
 	if got := k.merge(k.load(), nil, 0).of(3); !got.is(original.knownStore) {
 		t.Errorf("start %d is noted after start 5, which it does not show", got.Boot)
 	}
+	next = k.load()
+	k.meet(copied)
+	k.merge(next, nil, 0)
+	restarted := come(original.shows.Then(start(6, 8), lineage.Start{}))
+	k.meet(restarted)
+	if got := k.merge(next, nil, 0).of(3); !got.is(restarted.knownStore) {
+		t.Errorf("start %d is noted: one that cannot be is in the way of the right one", got.Boot)
+	}
 	own := []registry.Node{{ID: 3, Store: store, First: store, Boot: 6, Process: copied.Process}}
 	if got := k.merge(k.load(), own, 1).of(3); !got.is(copied.knownStore) {
 		t.Errorf("start %d is noted, and the registry has start 6", got.Boot)
@@ -203,7 +211,10 @@ func TestCopyCameFirst(t *testing.T) {
 	if ref := n.admitStart(copied, &registry.Node{}); ref != nil {
 		t.Fatal(ref)
 	}
-	c.eventually("it is taken for the node", func() bool { return n.accept(copied) == nil })
+	c.eventually("it is noted", func() bool { return n.noted.of(2).is(knownOf(copied)) })
+	if err := n.accept(copied); err != nil {
+		t.Fatalf("it is not taken for the node: %v", err)
+	}
 	res, err := n.command(t.Context(), registry.EncodeSetNode(registry.SetNode{
 		Node:   registry.Node{ID: 2, Peer: "127.0.0.1:1", Store: registry.Store{2}, Boot: 5},
 		Starts: line,

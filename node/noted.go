@@ -132,8 +132,10 @@ func (k *noted) merge(ns notes, nodes []registry.Node, version uint64) notes {
 			})
 		}
 	}
-	for _, m := range k.met {
-		next.hear(m)
+	for id, m := range k.met {
+		if !next.hear(m) {
+			delete(k.met, id) // or it would be in the way of another one
+		}
 	}
 	if !slices.Equal(next.list, ns.list) {
 		next.at = max(ns.at, version)
@@ -183,18 +185,21 @@ func (ns *notes) drop(all map[raftyard.NodeID]*disowned) {
 	}
 }
 
-// hear takes in who has come. It was let in by what was noted then, which may be less.
-func (ns *notes) hear(m comer) {
+// hear takes in who has come. It was let in by what was noted then, which may be less: it
+// is false if that does not do any more.
+func (ns *notes) hear(m comer) bool {
 	i, ok := ns.find(m.Node)
 	if !ok {
 		m.First = m.Store
 		ns.list = slices.Insert(ns.list, i, m.knownStore)
-		return
+		return true
 	}
 	k := &ns.list[i]
-	if k.Store == m.Store && m.shows.Follows(k.start()) {
-		k.Boot, k.Process = m.Boot, m.Process
+	if k.Store != m.Store || !m.shows.Follows(k.start()) {
+		return false
 	}
+	k.Boot, k.Process = m.Boot, m.Process
+	return true
 }
 
 // noteStores makes durable what was learned of nodes since the last time.
