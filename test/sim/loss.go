@@ -65,7 +65,7 @@ func (h *host) isGone() bool { return h.lost && !h.wiped && !h.rotten && !h.stal
 func rot(w *World, f *Fault) {
 	telling := func(h *host) bool {
 		n := h.disk.Stats().Commits
-		return n-h.commits >= rotten && h.noted[0] > 0 && n-h.noted[0] < rotten
+		return n-h.commits > rotten+founding && h.noted[0] > 0 && n-h.noted[0] < rotten
 	}
 	w.spend(f, telling, func(h *host) {
 		w.counts.Rots++
@@ -78,6 +78,10 @@ func rot(w *World, f *Fault) {
 
 // rotten is how many commits a disk loses that rots, as many as it remembers.
 const rotten = 64
+
+// founding is how many commits it takes to make the databases of a disk. Without them
+// nothing says whose it is.
+const founding = 4
 
 // spend does something to a node that loses its disk, when it can be spared and is ripe.
 func (w *World) spend(f *Fault, ripe func(*host) bool, lose func(*host)) {
