@@ -4,8 +4,10 @@ package test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -23,10 +25,13 @@ import (
 // what is wrong and go back to work when its directory is emptied, or rebuild what is
 // damaged; docs/damage.md says which. In every case everything that was acknowledged
 // must be there, through each node.
+//
+//nolint:tparallel // the cells are tried one after the other, on one cluster
 func TestDamage(t *testing.T) {
 	long(t)
 	t.Parallel()
 	m := newDamageMatrix(t)
+	promised := promisedOutcomes(t)
 	got := make(map[string]string)
 	for _, k := range damageKinds() {
 		for _, f := range damageForms() {
@@ -34,11 +39,37 @@ func TestDamage(t *testing.T) {
 			if !cluster.FullScale() && !slices.Contains(damageSample(), cell) {
 				continue
 			}
-			t.Run(cell, func(t *testing.T) { got[cell] = m.try(t, k, f) })
+			t.Run(cell, func(t *testing.T) {
+				got[cell] = m.try(t, k, f)
+				if !slices.Contains(promised[cell], got[cell]) {
+					t.Errorf("outcome %q, docs/damage.md has %q", got[cell], promised[cell])
+				}
+			})
 		}
 	}
 	m.table(t, got)
 	m.finish(t)
+}
+
+// promisedOutcomes reads the table in docs/damage.md: what may come of each cell.
+func promisedOutcomes(t *testing.T) map[string][]string {
+	t.Helper()
+	b, err := os.ReadFile("../docs/damage.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	promised := make(map[string][]string)
+	for line := range strings.Lines(string(b)) {
+		fields := strings.Split(line, "|")
+		if len(fields) != len(damageForms())+3 || !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		kind := strings.Trim(fields[1], " `")
+		for i, f := range damageForms() {
+			promised[kind+" / "+f.name] = strings.Split(strings.TrimSpace(fields[i+2]), " or ")
+		}
+	}
+	return promised
 }
 
 // damageSample are the cells that are tried for every change.
@@ -55,11 +86,8 @@ type damageKind struct {
 	name  string // a pattern, below the data directory
 	match *regexp.Regexp
 
-	// stop: the files are there, with something in them, after a stop, and not only after a
-	// kill.
+	// stop: there is something in the files after a stop, not after a kill.
 	stop bool
-	// fleeting: there may be none.
-	fleeting bool
 }
 
 func damageKinds() []damageKind {
@@ -68,6 +96,7 @@ func damageKinds() []damageKind {
 	}
 	kinds := []damageKind{
 		kind("LOCK", "LOCK"), kind("IDENTITY", "IDENTITY"), kind("sequence", "sequence"),
+		kind("inventory", "inventory"),
 	}
 	for _, db := range []string{"log", "state"} {
 		table := kind(db+"/*.sst", db+`/\d{6}\.sst`)
@@ -214,8 +243,15 @@ func (m *damageMatrix) try(t *testing.T, k damageKind, f damageForm) string {
 	if err := f.do(path); err != nil {
 		t.Fatal(err)
 	}
+	damaged := m.inspect(t)
 	outcome := m.outcome(t, path, before)
+	if damaged != (outcome != noEffect) {
+		t.Errorf("inspect says that it is damaged: %t; what came of it: %s", damaged, outcome)
+	}
 	m.verify(t)
+	if err := os.RemoveAll(filepath.Join(m.victim.Dir(), "state.damaged")); err != nil {
+		t.Fatal(err)
+	}
 	t.Logf("%s: %s", path, outcome)
 	return outcome
 }
@@ -273,7 +309,7 @@ func (m *damageMatrix) outcome(
 ) string {
 	t.Helper()
 	said := len(m.victim.LogLines("raftyard: "))
-	warned := len(m.victim.LogLines("damage"))
+	complained := len(m.victim.LogLines("level=error"))
 	m.victim.Start()
 	ended := false
 	cluster.Eventually(t, damageLimit, "the victim starts or refuses", func() error {
@@ -283,19 +319,41 @@ func (m *damageMatrix) outcome(
 	})
 	if ended {
 		m.refused(t, path, m.victim.LogLines("raftyard: ")[said:])
-		return "refused"
+		return refused
 	}
 	m.whole(t)
 	after := m.replicas(t)
 	for g, id := range before {
 		if after[g] != id {
-			return "rebuilt"
+			return rebuilt
 		}
 	}
-	if len(m.victim.LogLines("damage")) > warned {
-		return "mended"
+	if len(m.victim.LogLines("level=error")) > complained {
+		return rebuilt // under the same id: the log was sound
 	}
-	return "no effect"
+	return noEffect
+}
+
+// What may come of damage.
+const (
+	noEffect = "no effect"
+	refused  = "refused"
+	rebuilt  = "rebuilt"
+)
+
+// inspect looks into the victim's directory, which must not be changed by that, and
+// reports whether anything is damaged.
+func (m *damageMatrix) inspect(t *testing.T) bool {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Getenv("RAFTYARD_TEST_BINARY"),
+		"inspect", m.victim.Dir(), "verify")
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	exit, failed := errors.AsType[*exec.ExitError](err)
+	if err != nil && (!failed || exit.ExitCode() != 1) {
+		t.Errorf("inspect: %v", err)
+	}
+	return failed
 }
 
 // refused checks what a node has said that did not start, and has it begin anew.
@@ -307,9 +365,13 @@ func (m *damageMatrix) refused(t *testing.T, path string, lines []string) {
 	if len(lines) != 1 {
 		t.Errorf("the node says %q, want one line", lines)
 	}
-	for _, text := range []string{filepath.Base(path), "restore", "empty"} {
-		if len(lines) > 0 && !strings.Contains(lines[len(lines)-1], text) {
-			t.Errorf("the node says %q, want %q in it", lines[len(lines)-1], text)
+	line := strings.Join(lines, "; ")
+	if !strings.Contains(line, filepath.Base(path)) && !strings.Contains(line, filepath.Dir(path)) {
+		t.Errorf("the node says %q, want %s in it", line, path)
+	}
+	for _, text := range []string{"restore what is damaged as it was", "or empty the directory"} {
+		if !strings.Contains(line, text) {
+			t.Errorf("the node says %q, want %q in it", line, text)
 		}
 	}
 	m.victim.Wipe()

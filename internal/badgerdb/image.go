@@ -85,6 +85,9 @@ func (m *Image) load(dir string, o badger.Options) (*loading, error) {
 		return l, err
 	}
 	l.files = f
+	for _, name := range f.odd {
+		l.damage(name, errNoFile)
+	}
 	l.others()
 	l.loadWALs()
 	manifest, err := readManifest(f, o)
