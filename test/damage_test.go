@@ -96,7 +96,7 @@ func damageKinds() []damageKind {
 	}
 	kinds := []damageKind{
 		kind("LOCK", "LOCK"), kind("IDENTITY", "IDENTITY"), kind("sequence", "sequence"),
-		kind("inventory", "inventory"),
+		kind("inventory", "inventory"), kind("probe", "probe"),
 	}
 	for _, db := range []string{"log", "state"} {
 		table := kind(db+"/*.sst", db+`/\d{6}\.sst`)
@@ -229,6 +229,12 @@ func (m *damageMatrix) try(t *testing.T, k damageKind, f damageForm) string {
 		}
 	}
 	before := m.replicas(t)
+	if k.name == "probe" { // it is written when nothing else is
+		cluster.Eventually(t, damageLimit, "the node probes its disk", func() error {
+			_, err := os.Stat(filepath.Join(m.victim.Dir(), k.name))
+			return err
+		})
+	}
 	if k.stop {
 		terminate(t, m.victim)
 	} else {
@@ -236,9 +242,7 @@ func (m *damageMatrix) try(t *testing.T, k damageKind, f damageForm) string {
 	}
 	path := m.find(t, k)
 	if path == "" {
-		m.victim.Start()
-		m.victim.AwaitReady(startLimit)
-		return "no file"
+		t.Fatalf("there is no %s", k.name)
 	}
 	if err := f.do(path); err != nil {
 		t.Fatal(err)

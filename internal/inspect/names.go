@@ -115,7 +115,7 @@ func (v *verifier) names() error {
 		return err
 	}
 	aside := kv.AsideDir(stateName)
-	known := append(storage.Files(), stateName, aside, node.ReplicasDir())
+	known := slices.Concat(storage.Files(), node.Files(), []string{stateName, aside})
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			v.note(name, "nothing; a node does not look at it", "is none of a node's files")
