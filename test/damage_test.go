@@ -329,11 +329,11 @@ func (m *damageMatrix) outcome(
 	after := m.replicas(t)
 	for g, id := range before {
 		if after[g] != id {
-			return rebuilt
+			return remade
 		}
 	}
 	if len(m.victim.LogLines("level=error")) > complained {
-		return rebuilt // under the same id: the log was sound
+		return remade // under the same id: the log was sound
 	}
 	return noEffect
 }
@@ -342,7 +342,7 @@ func (m *damageMatrix) outcome(
 const (
 	noEffect = "no effect"
 	refused  = "refused"
-	rebuilt  = "rebuilt"
+	remade   = "rebuilt"
 )
 
 // inspect looks into the victim's directory, which must not be changed by that, and
