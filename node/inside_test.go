@@ -107,7 +107,8 @@ func TestFaultsStayInside(t *testing.T) {
 	for _, at := range []raftyard.NodeID{1, 2} {
 		writers.Go(func() {
 			for round := range 3 {
-				each(others, func(g raftyard.GroupID) { propose(at, g, fmt.Sprint("w", at, round)) })
+				word := fmt.Sprint("w", at, round)
+				each(others, func(g raftyard.GroupID) { propose(at, g, word) })
 			}
 		})
 	}
