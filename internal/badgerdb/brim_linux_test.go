@@ -147,8 +147,8 @@ func (w *brimWriter) check(t *testing.T) {
 	}
 }
 
-// fill takes all the space that there is, and all that becomes free in the 100 ms after
-// that, as another program would, at once or as fast as it can write.
+// fill takes all the space that there is, as another program would, at once or as fast as it
+// can write, and tries again for a while, half a second later.
 func fill(t *testing.T, dir string, once bool) (total int64) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "other"))
@@ -161,7 +161,8 @@ func fill(t *testing.T, dir string, once bool) (total int64) {
 		}
 	}()
 	chunk := make([]byte, 1<<20)
-	for until := time.Now().Add(100 * time.Millisecond); time.Now().Before(until); {
+	full := false
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); {
 		if once {
 			free, err := freeSpace(dir)
 			if err == nil && free > 0 && allocate(f, total+free) == nil {
@@ -171,10 +172,14 @@ func fill(t *testing.T, dir string, once bool) (total int64) {
 		}
 		n, err := f.Write(chunk)
 		total += int64(n)
-		if err == nil {
-			until = time.Now().Add(100 * time.Millisecond)
-		} else if !errors.Is(err, unix.ENOSPC) {
+		switch {
+		case err == nil:
+		case !errors.Is(err, unix.ENOSPC):
 			t.Fatal(err)
+		case !full:
+			full, until = true, time.Now().Add(600*time.Millisecond)
+			again := time.NewTimer(500 * time.Millisecond)
+			<-again.C
 		}
 	}
 	return total
