@@ -186,6 +186,9 @@ func prepare(o Options, bopts badger.Options) (based bool, err error) {
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 
+	if err = checkLost(o.Dir); err != nil {
+		return false, err
+	}
 	f, err := listFiles(o.Dir, o.Logger)
 	if err != nil {
 		return false, err

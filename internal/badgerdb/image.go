@@ -88,6 +88,9 @@ func (m *Image) load(dir string, o badger.Options) (*loading, error) {
 	for _, name := range f.odd {
 		l.damage(name, errNoFile)
 	}
+	if err = checkLost(dir); err != nil {
+		l.damage(lostName, err)
+	}
 	l.others()
 	l.loadWALs()
 	manifest, err := readManifest(f, o)

@@ -38,6 +38,7 @@ type room struct {
 	wal     int64 // bytes of blocks of a write-ahead log
 	table   int64 // more than a memtable becomes as a table
 	reserve reserve
+	after   func(now time.Time, flushing bool) // called after each look of the goroutine
 
 	held     atomic.Bool
 	building atomic.Int64 // when a compaction has last begun a table, in Unix nanoseconds
@@ -46,7 +47,7 @@ type room struct {
 	began   time.Time // of the hold
 	flushes []flushing
 	slowest time.Duration // of the latest flushes
-	next    string    // the log that has no blocks yet, for want of space
+	next    string        // the log that has no blocks yet, for want of space
 	seen    sight
 	wake    sync.Cond // the hold is over, or over is set
 	over    bool      // waiting is over
@@ -146,6 +147,7 @@ func (r *room) run() {
 			return
 		case <-clock.C:
 			clock.Reset(r.look())
+			r.after(time.Now(), r.isFlushing())
 		}
 	}
 }
@@ -196,6 +198,13 @@ func (r *room) rotated(full, next string, prepared bool) {
 	if r.next = ""; !prepared {
 		r.next = next
 	}
+}
+
+// isFlushing reports whether a memtable is to become a table.
+func (r *room) isFlushing() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.flushes) > 0
 }
 
 // look begins or ends the hold, and returns when to look again.
