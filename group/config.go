@@ -40,6 +40,10 @@ type Config struct {
 	// the replica's Status tells where it begins.
 	Applied uint64
 
+	// Commit is an index up to which the log is known to be committed, beside what is on
+	// disk; see [Replica.Committed]. Zero: nothing more is known.
+	Commit uint64
+
 	// SkipAt is the greatest one that a Save of this replica has had: the last index at
 	// which the log may have another entry skipped.
 	SkipAt uint64

@@ -218,6 +218,15 @@ func (r *Replica) ReportSnapshot(id raftyard.ReplicaID, ok bool) {
 	r.rn.ReportSnapshot(uint64(id), status)
 }
 
+// Committed returns an index up to which the log that is durable is committed. It is for
+// who starts the replica again without a restart of the program.
+func (r *Replica) Committed() uint64 {
+	if r.ready {
+		return r.view.settled // the rest may not be what is on disk
+	}
+	return r.view.hard.commit
+}
+
 // Compacted notes that the log now begins after index.
 func (r *Replica) Compacted(index uint64) {
 	r.view.first = max(r.view.first, index+1)

@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/internal/wire"
 )
 
@@ -173,6 +174,9 @@ func (r *Replica) collectNormal(a *Apply, e *raftpb.Entry, tokens []any) {
 		return
 	}
 	s, decided, pending := r.Skipped(e.GetIndex())
+	if mutant.On(mutant.SkipUnheeded) {
+		decided, pending = false, false
+	}
 	if named := s.Term == e.GetTerm(); decided && named {
 		a.Skipped = append(a.Skipped, s)
 		r.conclude(tokens, ErrSkipped)

@@ -180,7 +180,7 @@ func emptyUpTo(snap *raftpb.Snapshot) uint64 {
 // so the state machine may be ahead of it. So may be the state, if it came with a
 // snapshot; see [logView.Snapshot].
 func (s *start) checkLog(c Config) error {
-	s.hard.commit = max(s.hard.commit, s.first-1, s.applied)
+	s.hard.commit = max(s.hard.commit, s.first-1, s.applied, c.Commit)
 	if s.hard.commit > s.last {
 		return damaged("the log ends at %d, but %d is committed "+
 			"(on disk %d, applied %d)", s.last, s.hard.commit, s.onDisk.commit, s.applied)

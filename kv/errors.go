@@ -60,6 +60,10 @@ var (
 	// ErrDamaged: what is stored cannot be trusted. It concerns one replica.
 	ErrDamaged = errors.New("kv: damaged")
 
+	// ErrStoreDamaged: nothing that is stored can be trusted, of no replica. [SetAside]
+	// makes room for a new store.
+	ErrStoreDamaged = errors.New("kv: store is damaged")
+
 	// ErrFormat: the directory was written by a version with another format.
 	ErrFormat = errors.New("kv: unknown format")
 

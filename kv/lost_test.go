@@ -35,8 +35,8 @@ func TestLostStoreRecordIsDamage(t *testing.T) {
 	if err = errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := OpenStore(StoreOptions{Dir: dir}); !errors.Is(err, ErrDamaged) {
-		t.Errorf("OpenStore = %v, want ErrDamaged", err)
+	if again, err := OpenStore(StoreOptions{Dir: dir}); !errors.Is(err, ErrStoreDamaged) {
+		t.Errorf("OpenStore = %v, want ErrStoreDamaged", err)
 		if err == nil {
 			_ = again.Close() // the test has failed already
 		}

@@ -110,8 +110,8 @@ type Store struct {
 
 // OpenStore opens the store in o.Dir, or makes it, and goes on with deleting
 // what an earlier process left to be deleted. A directory that cannot be trusted
-// is an error, and so is one that is open already, which is not touched
-// ([ErrLocked]).
+// is an error ([ErrStoreDamaged]), and so is one that is open already, which is not
+// touched ([ErrLocked]).
 //
 // A program that embeds a node opens the store before the node, whose Open asks
 // [Store.Factory] for machines, and closes it after the node.
@@ -134,6 +134,8 @@ func OpenStore(o StoreOptions) (*Store, error) {
 	switch {
 	case errors.Is(err, badgerdb.ErrLocked):
 		return nil, fmt.Errorf("%w: %w", ErrLocked, err)
+	case errors.Is(err, badgerdb.ErrDamaged):
+		return nil, fmt.Errorf("%w: %w", ErrStoreDamaged, err)
 	case err != nil:
 		return nil, fmt.Errorf("kv: open: %w", err)
 	}
@@ -144,6 +146,9 @@ func OpenStore(o StoreOptions) (*Store, error) {
 		open:         make(map[Replica]struct{}),
 	}
 	if err := s.start(); err != nil {
+		if errors.Is(err, ErrDamaged) {
+			err = fmt.Errorf("%w: %w", ErrStoreDamaged, err)
+		}
 		return nil, errors.Join(fmt.Errorf("kv: open: %w", err), db.Close())
 	}
 	return s, nil

@@ -53,7 +53,7 @@ func (l *lifecycle) openBeside(g raftyard.GroupID) {
 	l.setOpening(g, true)
 	r := l.node.newReplica(st)
 	l.node.appliers.add(r, task{run: func(*machine) {
-		l.notStarted(g, l.node.bringUp(r, st, nil))
+		l.notStarted(g, l.node.bringUp(r, st, known{}))
 		l.setOpening(g, false)
 		l.attend(r) // the group may have been deleted meanwhile,
 		l.poke()    // and be there again

@@ -91,6 +91,10 @@ func CheckNote(b []byte) error {
 	return err
 }
 
+// Files returns the names in a data directory that the node itself owns, beside those of
+// the log store.
+func Files() []string { return []string{replicasName, probeName} }
+
 // ReplicasDir is the name of the directory, in a data directory, that holds the
 // directories of replicas.
 func ReplicasDir() string { return replicasName }

@@ -316,7 +316,20 @@ func (m *machine) machineApplied() (index uint64, ok bool, err error) {
 }
 
 // restore replaces the state by the contents of a file in the replica's directory.
-func (m *machine) restore(name string, check fileCheck) (err error) {
+// If that fails because the file is not what was written, the reason is [DamagedState].
+func (m *machine) restore(name string, check fileCheck) error {
+	err := m.restoreFrom(name, check)
+	if err == nil {
+		return nil
+	}
+	path := filepath.Join(m.env.Dir, name)
+	if damage := checkSnapshotFile(m.world.files, path, check); damage != nil {
+		return faulty(DamagedState, damage)
+	}
+	return err
+}
+
+func (m *machine) restoreFrom(name string, check fileCheck) (err error) {
 	defer recovered(&err, "Restore")
 	f, err := openSnapshotFile(m.world.files, filepath.Join(m.env.Dir, name), check)
 	if err != nil {

@@ -126,16 +126,16 @@ func (n *Node) openReplica(g raftyard.GroupID) error {
 	if !ok || st.Tombstone != nil {
 		return fmt.Errorf("group %d: %w", g, ErrNoReplica)
 	}
-	return n.bringUp(n.newReplica(st), st, nil)
+	return n.bringUp(n.newReplica(st), st, known{})
 }
 
 // bringUp is openReplica for one that is known already. It starts from what is durable, with
-// a skip that is known to be committed, or nil.
-func (n *Node) bringUp(r *replica, st storage.Replica, skip *group.Skip) error {
+// what is known beside that.
+func (n *Node) bringUp(r *replica, st storage.Replica, before known) error {
 	if st.Group == raftyard.SystemGroup {
 		n.systemReplica.Store(uint64(st.ID))
 	}
-	err := n.load(r, st, skip)
+	err := n.load(r, st, before)
 	switch {
 	case err == nil:
 		r.publish()
@@ -222,7 +222,7 @@ func (n *Node) newSystemMachine(env group.Env) (group.StateMachine, error) {
 
 // load makes a replica ready to run: its record, its state machine at the right
 // index, and raft on top.
-func (n *Node) load(r *replica, st storage.Replica, skip *group.Skip) error {
+func (n *Node) load(r *replica, st storage.Replica, before known) error {
 	m, err := decodeMeta(st.Meta)
 	if err == nil {
 		r.meta = m // of a damaged replica it may be an older one
@@ -251,14 +251,14 @@ func (n *Node) load(r *replica, st storage.Replica, skip *group.Skip) error {
 			return err
 		}
 	}
-	if err = n.noteDecided(r, skip); err != nil {
+	if err = n.noteDecided(r, before.skip); err != nil {
 		return err
 	}
 	r.raft, err = group.New(group.Config{
 		Group: r.group, Node: n.cfg.ID, Replica: r.id, Incarnation: r.incarnation,
 		Store:   n.replicaStore(),
 		Storage: r.log, State: r.meta.State, Applied: r.machine.position.applied,
-		SkipAt: r.meta.SkipAt, Skips: r.meta.Skips,
+		Commit: before.commit, SkipAt: r.meta.SkipAt, Skips: r.meta.Skips,
 		ElectionTicks: n.cfg.ElectionTicks, HeartbeatTicks: n.cfg.HeartbeatTicks,
 		Limits: n.cfg.Limits, Boot: n.store.Identity().Boot, Logger: n.logger,
 	})

@@ -142,3 +142,22 @@ func readError(err error) error {
 	}
 	return &remoteError{text: "the leader did not confirm the read in time", kind: ErrNoLeader}
 }
+
+// dropRead forgets a confirmed read that waits for the state machine.
+func (r *replica) dropRead(c *call) bool {
+	for i, wr := range r.reads {
+		if wr.call == c {
+			r.reads = append(r.reads[:i], r.reads[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// notApplied says why a request that was cancelled had not got anywhere.
+func (n *Node) notApplied(r *replica, cause error) error {
+	if r.leader.Leader == 0 {
+		return fmt.Errorf("group %d: %w within the deadline: %w", r.group, ErrNoLeader, cause)
+	}
+	return fmt.Errorf("group %d: %w: %w", r.group, ErrTimeout, cause)
+}

@@ -167,7 +167,8 @@ func (n *Node) throwAway(ctx context.Context, r *replica, waiting chan snapshotR
 		}
 		posted := r.worker.box.control(func() {
 			r.worker.guard(r, "rebuild", func() {
-				r.own.wanted = true
+				// A state from before would come to the same entry again.
+				r.own.wanted, r.own.from = true, max(r.own.from, r.applied.Load())
 				r.snap.waiters = append(r.snap.waiters, waiting)
 				r.worker.hurryOwn(r)
 			})

@@ -17,6 +17,12 @@ import (
 //
 // Until its worker retires it, a replica that goes on without its state machine votes.
 
+// known is what an earlier life of a replica knows, in the same run of the program.
+type known struct {
+	commit uint64      // up to where its log is committed
+	skip   *group.Skip // of the entry at which its state machine stands, or nil
+}
+
 // reopening says how a replica is opened again.
 type reopening struct {
 	careful span // what is applied one by one
@@ -80,13 +86,40 @@ func (l *lifecycle) reopenAll(rs map[*replica]*reopening) {
 	}
 }
 
+// rest has the worker retire a replica between two steps, and returns up to where its log
+// is committed.
+func (n *Node) rest(r *replica) (commit uint64) {
+	reason := fmt.Errorf("group %d: %w: the replica is opened again", r.group, ErrNoReplica)
+	for r.serving() {
+		asked := make(chan struct{})
+		posted := r.worker.box.control(func() {
+			r.worker.guard(r, "rest", func() {
+				if r.busy {
+					return
+				}
+				commit = r.raft.Committed()
+				r.worker.retire(r, reason)
+			})
+			close(asked)
+		})
+		if !posted {
+			return commit
+		}
+		await[struct{}](n.world, nil, asked, r.worker.proc.done)
+		if r.serving() && !n.world.sleep(n.running, pollEvery) {
+			break
+		}
+	}
+	r.worker.halt(r, reason) // it may have stopped for another reason
+	return commit
+}
+
 func (l *lifecycle) reopenOne(old *replica, how *reopening) error {
 	n := l.node
 	if n.replica(old.group) != old {
 		return fmt.Errorf("group %d: %w: replica %d has gone", old.group, ErrNoReplica, old.id)
 	}
-	old.worker.halt(old, fmt.Errorf("group %d: %w: the replica is opened again",
-		old.group, ErrNoReplica))
+	before := known{commit: n.rest(old), skip: how.skip}
 	// What the worker has submitted must be in the store before it is read.
 	last := write{kind: writeNothing, group: old.group}
 	if how.rebuild {
@@ -103,8 +136,9 @@ func (l *lifecycle) reopenOne(old *replica, how *reopening) error {
 	r := n.newReplica(st)
 	r.events, r.machine.careful = old.events, how.careful
 	r.attempts.Store(old.attempts.Load())
+	r.lives = old.lives + 1
 	r.note("opened again")
-	err := n.bringUp(r, st, how.skip)
+	err := n.bringUp(r, st, before)
 	if err == nil {
 		err = r.fault()
 	}

@@ -36,6 +36,9 @@ type replica struct {
 	pins        pins
 	events      *events
 
+	// lives is how often it was opened again since the node has started.
+	lives int
+
 	// attempts is how often it was opened again without being asked.
 	attempts atomic.Int64
 

@@ -1,9 +1,11 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/raftyard/raftyard"
@@ -132,7 +134,13 @@ func (n *Node) probeDisk() {
 
 func (n *Node) probeOnce(path string, file *vfs.File) (err error) {
 	if *file == nil {
-		if *file, err = n.world.files.Create(path); err != nil {
+		if *file, err = n.world.files.Create(path); errors.Is(err, syscall.EISDIR) {
+			// That is no reason to end: the name is the node's.
+			if err = n.world.files.Remove(path); err == nil {
+				*file, err = n.world.files.Create(path)
+			}
+		}
+		if err != nil {
 			*file = nil
 			return err
 		}

@@ -117,6 +117,22 @@ func openSnapshotFile(files vfs.FS, path string, want fileCheck) (*snapshotFile,
 	return &snapshotFile{f: f, want: want, sum: fileCheck{Known: true}}, nil
 }
 
+// checkSnapshotFile reads a file to its end. It returns what is wrong with the file, or nil
+// if it is what was written, or if that cannot be told.
+func checkSnapshotFile(files vfs.FS, path string, want fileCheck) (err error) {
+	f, err := openSnapshotFile(files, path, want)
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteTo(io.Discard); err != nil && !errors.Is(err, errRotten) {
+		err = fmt.Errorf("%w: %w", errRotten, err)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return errors.Join(err, f.Close())
+}
+
 // Read implements [io.Reader].
 func (s *snapshotFile) Read(b []byte) (int, error) {
 	n, err := s.f.Read(b)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/raftyard/raftyard"
 )
 
 // TestDamagedSnapshotFileIsNotUsed changes a byte of the file that holds a state.
@@ -38,4 +40,47 @@ func TestDamagedSnapshotFileIsNotUsed(t *testing.T) {
 		t.Errorf("Query = %v, want ErrFaulty because the file is damaged", err)
 	}
 	c.wantWords(1, 2, "fine")
+}
+
+// TestDamagedRegistryIsReplaced: the file with the registry's state is damaged in several
+// ways, of which some are noticed by the registry before the checksum tells.
+func TestDamagedRegistryIsReplaced(t *testing.T) {
+	c := newCluster(t, 3)
+	c.create(1, 1, 2, 3)
+	c.awaitReady(1, 2, 3)
+	ways := map[string]func(path string) error{
+		"a byte": func(path string) error {
+			b, err := os.ReadFile(path)
+			if err == nil {
+				b[len(b)/2] ^= 1
+				err = os.WriteFile(path, b, 0o600)
+			}
+			return err
+		},
+		"cut":     func(path string) error { return os.Truncate(path, 9) },
+		"missing": os.Remove,
+		"no file": func(path string) error {
+			return errors.Join(os.Remove(path), os.Mkdir(path, 0o750))
+		},
+	}
+	for name, damage := range ways {
+		t.Log(name)
+		c.add(1, 1, name)
+		before := c.ids(3)[raftyard.SystemGroup]
+		if _, err := c.nodes[3].TakeSnapshot(t.Context(), raftyard.SystemGroup); err != nil {
+			t.Fatal(err)
+		}
+		dir := c.nodes[3].replica(raftyard.SystemGroup).machine.env.Dir
+		c.close(3)
+		files, err := filepath.Glob(filepath.Join(dir, snapshotPrefix+"*"))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("snapshot files %q, %v; want one", files, err)
+		}
+		if err := damage(files[0]); err != nil {
+			t.Fatal(err)
+		}
+		c.open(3, nil)
+		c.rebuilt(1, 3, raftyard.SystemGroup, before)
+		c.awaitReady(1, 2, 3)
+	}
 }

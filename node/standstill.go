@@ -162,6 +162,12 @@ func (n *Node) standStill(r *replica, err error) {
 	r.events.fault(n.world.now(), fault)
 	r.machine.standStill(fault)
 	n.stoodStill.Store(true)
+	if errors.Is(fault, errThrownAway) {
+		n.logger.Info("the state of a replica is thrown away; it takes over another's",
+			groupAttr(r.group), replicaAttr(r.id))
+		n.noteChange()
+		return
+	}
 	n.metrics.replicasStopped.Add(1)
 	n.logger.Error("state machine stopped; its replica keeps the log and votes, and the rest "+
 		"of the node goes on", groupAttr(r.group), replicaAttr(r.id), errAttr(fault))

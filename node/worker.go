@@ -259,25 +259,6 @@ func (w *worker) cancel(c *call, cause error) {
 	})
 }
 
-// dropRead forgets a confirmed read that waits for the state machine.
-func (r *replica) dropRead(c *call) bool {
-	for i, wr := range r.reads {
-		if wr.call == c {
-			r.reads = append(r.reads[:i], r.reads[i+1:]...)
-			return true
-		}
-	}
-	return false
-}
-
-// notApplied says why a request that was cancelled had not got anywhere.
-func (n *Node) notApplied(r *replica, cause error) error {
-	if r.leader.Leader == 0 {
-		return fmt.Errorf("group %d: %w within the deadline: %w", r.group, ErrNoLeader, cause)
-	}
-	return fmt.Errorf("group %d: %w: %w", r.group, ErrTimeout, cause)
-}
-
 // drain lets the replica make steps until it has none or must wait for one. A node whose
 // disk is stuck makes none: it sends nothing, so that others take over.
 func (w *worker) drain(r *replica) {

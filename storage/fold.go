@@ -167,6 +167,7 @@ func (f *found) newestHead() (head, error) {
 // index, because that would have cut it.
 func (f *found) fold(l *Log, r *replica, h head) error {
 	incomplete := make(map[uint64]error)
+	prev := make(map[uint64]knownTerm, len(f.records))
 	var dead []slot
 	for i := 0; i < len(f.records); {
 		first := f.records[i]
@@ -183,6 +184,7 @@ func (f *found) fold(l *Log, r *replica, h head) error {
 			}
 			continue
 		}
+		prev[first.seq] = first.prev
 		if err := f.push(l, group, &dead); err != nil {
 			incomplete[first.seq] = err
 		}
@@ -210,6 +212,27 @@ func (f *found) fold(l *Log, r *replica, h head) error {
 	if next != h.last+1 {
 		return fmt.Errorf("entries %d to %d are missing, the log is (%d, %d]",
 			next, h.last, h.start, h.last)
+	}
+	return l.checkSeams(h, prev)
+}
+
+// checkSeams looks whether each record follows the entry that it was written after, and
+// the log ends with the entry that it did. Otherwise a record is missing, and in its place
+// stand the entries of an older one, which it had replaced: those have another term.
+func (l *Log) checkSeams(h head, prev map[uint64]knownTerm) error {
+	for _, ref := range l.refs {
+		before := ref.first - 1
+		if before < h.start {
+			continue // it is cut off
+		}
+		if p := prev[ref.seq]; p.differs(l.terms.at(before)) {
+			return fmt.Errorf("entry %d has term %d, it should have term %d: what had replaced it "+
+				"is missing", before, l.terms.at(before), p.term)
+		}
+	}
+	if term := l.terms.at(h.last); h.lastTerm.differs(term) {
+		return fmt.Errorf("the last entry %d has term %d, it should have term %d: what had "+
+			"replaced it is missing", h.last, term, h.lastTerm.term)
 	}
 	return nil
 }

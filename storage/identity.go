@@ -195,15 +195,14 @@ func loadIdentity(o Options, on Backing) (Identity, error) {
 		return newIdentity(o, on)
 	}
 	if err != nil {
-		return Identity{}, err
+		return Identity{}, unreadable(err)
 	}
 	id, err := decodeIdentity(b)
 	switch {
 	case errors.Is(err, ErrFormat):
 		return id, fmt.Errorf("%s: %w", path, err)
 	case err != nil:
-		return id, fmt.Errorf("%w: %s %w: restore the file from a copy, or replace the node",
-			ErrDamaged, path, err)
+		return id, fmt.Errorf("%w: %s %w", ErrDamaged, path, err)
 	case id.Cluster != o.Cluster:
 		return id, fmt.Errorf("%w: it is of %s, this node is of %s: check the cluster's name"+
 			" and the directory", ErrWrongCluster, id.Cluster, o.Cluster)
@@ -219,8 +218,7 @@ func loadIdentity(o Options, on Backing) (Identity, error) {
 			return id, err
 		}
 		if !there {
-			return id, fmt.Errorf("%w: %s is missing: restore it, or replace the node",
-				ErrIncomplete, filepath.Join(o.Dir, name))
+			return id, fmt.Errorf("%w: %s is missing", ErrIncomplete, filepath.Join(o.Dir, name))
 		}
 	}
 	return id, nil
@@ -233,8 +231,7 @@ func newIdentity(o Options, on Backing) (Identity, error) {
 			return Identity{}, err
 		}
 		if there {
-			return Identity{}, fmt.Errorf("%w: %s is there, but %s is missing:"+
-				" restore the file from a copy, or replace the node",
+			return Identity{}, fmt.Errorf("%w: %s is there, but %s is missing",
 				ErrIncomplete, filepath.Join(o.Dir, name), filepath.Join(o.Dir, identityName))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/google/uuid"
 	"go.etcd.io/raft/v3/raftpb"
@@ -94,6 +95,9 @@ func (i *Inspection) take() error {
 	case ok:
 		return fmt.Errorf("%w: %w", ErrLocked, held)
 	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, syscall.EISDIR):
+		i.lost(lockName, "is no file")
 		return nil
 	case err != nil:
 		return err

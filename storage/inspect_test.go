@@ -125,6 +125,10 @@ func TestInspectFindsDamage(t *testing.T) {
 		{"an empty note", func(t *testing.T, o Options) {
 			must(t, os.Truncate(path(o, sequenceName), 0))
 		}, ScopeStore, "EOF"},
+		{"no lock", func(t *testing.T, o Options) {
+			must(t, os.Remove(path(o, lockName)))
+			must(t, os.Mkdir(path(o, lockName), 0o750))
+		}, ScopeStore, "no file"},
 		{"no log", func(t *testing.T, o Options) {
 			must(t, os.RemoveAll(path(o, logName)))
 		}, ScopeStore, "missing"},

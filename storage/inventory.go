@@ -82,7 +82,7 @@ func (s *Store) openInventory() error {
 		return nil
 	}
 	if err != nil {
-		return err
+		return unreadable(err)
 	}
 	in := decodeInventory(b)
 	if in.isForeign(id) {

@@ -9,8 +9,12 @@ import (
 	"github.com/raftyard/raftyard/internal/wire"
 )
 
-// recordFormat is the version of all record formats.
-const recordFormat = 1
+// recordFormat is the version of all record formats but one: logFormat is that of the
+// records with a head. In its first version those did not tell which terms they follow.
+const (
+	recordFormat = 1
+	logFormat    = 2
+)
 
 // crcSize is the length of the checksum that every record begins with.
 const crcSize = 4
@@ -30,17 +34,25 @@ func recordSum(key, record []byte) uint32 {
 // openRecord checks a record's checksum and format and returns a reader of what
 // follows.
 func openRecord(key, record []byte) (*wire.Reader, error) {
+	r, _, err := openFormat(key, record, recordFormat)
+	return r, err
+}
+
+// openFormat is openRecord for a record of a format up to the one given, and returns which
+// it is.
+func openFormat(key, record []byte, newest byte) (*wire.Reader, byte, error) {
 	if len(record) < crcSize+1 {
-		return nil, fmt.Errorf("%d bytes are no record", len(record))
+		return nil, 0, fmt.Errorf("%d bytes are no record", len(record))
 	}
 	if want, got := binary.LittleEndian.Uint32(record), recordSum(key, record); want != got {
-		return nil, fmt.Errorf("checksum is %08x, content has %08x", want, got)
+		return nil, 0, fmt.Errorf("checksum is %08x, content has %08x", want, got)
 	}
 	r := wire.NewReader(record[crcSize:])
-	if v := r.Byte(); v != recordFormat {
-		return nil, fmt.Errorf("format %d is unknown", v)
+	format := r.Byte()
+	if format < 1 || format > newest {
+		return nil, 0, fmt.Errorf("format %d is unknown", format)
 	}
-	return r, nil
+	return r, format, nil
 }
 
 // prefix is what every record of a group begins with, after checksum and format.
@@ -55,8 +67,10 @@ type prefix struct {
 const maxPrefixSize = crcSize + 1 + 16 + 3*binary.MaxVarintLen64
 
 // append appends checksum (to be sealed), format and prefix.
-func (p *prefix) append(b []byte) []byte {
-	b = append(b, 0, 0, 0, 0, recordFormat)
+func (p *prefix) append(b []byte) []byte { return p.appendAs(b, recordFormat) }
+
+func (p *prefix) appendAs(b []byte, format byte) []byte {
+	b = append(b, 0, 0, 0, 0, format)
 	b = wire.AppendID(b, p.incarnation)
 	b = wire.AppendUvarint(b, uint64(p.replica))
 	b = wire.AppendUvarint(b, p.batch)
@@ -88,9 +102,29 @@ type head struct {
 	last        uint64
 	metaSeq     uint64 // seq of the meta record, 0 if there is none
 	snapshotSeq uint64 // seq of the snapshot record, 0 if there is none
+
+	// lastTerm is the term of the last entry, or of start if there is none. Since format
+	// 2; before that it is not known. It stands at the end of the record.
+	lastTerm knownTerm
 }
 
-const maxHeadSize = 1 + 8*binary.MaxVarintLen64
+// knownTerm is a term, unless a record is too old to tell.
+type knownTerm struct {
+	term  uint64
+	known bool
+}
+
+// differs reports whether the term is known to be another.
+func (t knownTerm) differs(term uint64) bool { return t.known && t.term != term }
+
+func readTerm(r *wire.Reader, known bool) (t knownTerm) {
+	if t.known = known; known {
+		t.term = r.Uvarint()
+	}
+	return t
+}
+
+const maxHeadSize = 1 + 9*binary.MaxVarintLen64
 
 func (h *head) append(b []byte) []byte {
 	b = wire.AppendBool(b, h.hard.set)
@@ -137,12 +171,18 @@ func (h *head) check() error {
 
 // readHeadRecord decodes the value of a kindHead key.
 func readHeadRecord(key, record []byte) (prefix, head, error) {
-	r, err := openRecord(key, record)
+	r, format, err := openFormat(key, record, logFormat)
 	if err != nil {
 		return prefix{}, head{}, err
 	}
 	p, h := readPrefix(r), readHead(r)
+	h.lastTerm = readTerm(r, format > 1)
 	return p, h, r.Close()
+}
+
+// appendHeadRecord appends everything that a record with a head and without entries has.
+func appendHeadRecord(b []byte, p *prefix, h *head) []byte {
+	return wire.AppendUvarint(h.append(p.appendAs(b, logFormat)), h.lastTerm.term)
 }
 
 // logRecord is the value of a kindLog key. A record of one entry that is longer
@@ -158,15 +198,16 @@ type logRecord struct {
 	head  head
 	first uint64
 	count uint64
-	body  []byte // encoded entries, or in parts > 0 the next piece of them
+	prev  knownTerm // of the entry before the first; since format 2
+	body  []byte    // encoded entries, or in parts > 0 the next piece of them
 }
 
 // maxLogRecordSize is the length of a log record beside its body.
-const maxLogRecordSize = maxPrefixSize + maxHeadSize + 4*binary.MaxVarintLen64
+const maxLogRecordSize = maxPrefixSize + maxHeadSize + 5*binary.MaxVarintLen64
 
 // appendFront appends everything of l but the body.
 func (l *logRecord) appendFront(b []byte) []byte {
-	b = l.append(b)
+	b = l.appendAs(b, logFormat)
 	b = wire.AppendUvarint(b, l.part)
 	if l.part != 0 {
 		return b
@@ -174,13 +215,15 @@ func (l *logRecord) appendFront(b []byte) []byte {
 	b = wire.AppendUvarint(b, l.parts)
 	b = l.head.append(b)
 	b = wire.AppendUvarint(b, l.first)
-	return wire.AppendUvarint(b, l.count)
+	b = wire.AppendUvarint(b, l.count)
+	b = wire.AppendUvarint(b, l.prev.term)
+	return wire.AppendUvarint(b, l.head.lastTerm.term)
 }
 
 // readLogRecord decodes the value of a kindLog key. The body is a part of the
 // record, not a copy.
 func readLogRecord(key, record []byte) (logRecord, error) {
-	r, err := openRecord(key, record)
+	r, format, err := openFormat(key, record, logFormat)
 	if err != nil {
 		return logRecord{}, err
 	}
@@ -190,6 +233,8 @@ func readLogRecord(key, record []byte) (logRecord, error) {
 		l.head = readHead(r)
 		l.first = r.Uvarint()
 		l.count = r.Uvarint()
+		l.prev = readTerm(r, format > 1)
+		l.head.lastTerm = readTerm(r, format > 1)
 		switch {
 		case l.parts == 0 || l.parts > 1 && l.count != 1:
 			r.Fail("%d entries in %d parts", l.count, l.parts)

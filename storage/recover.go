@@ -122,7 +122,7 @@ func (s *Store) lostTail(newest, noted uint64, known []damageMark) error {
 	if !slices.ContainsFunc(s.Replicas(), func(r Replica) bool { return r.Tombstone == nil }) {
 		// Nobody is left to bear the mark. Replicas that were lost altogether would
 		// be made again, and know nothing of what they once vouched for.
-		return fmt.Errorf("%w: %s, and has no replica left: replace the node", ErrDamaged, text)
+		return fmt.Errorf("%w: %s, and has no replica left", ErrDamaged, text)
 	}
 	s.opts.Logger.Error("all replicas are damaged", slog.String("error", text))
 	for _, r := range s.liveReplicas() { // a damaged one has no log

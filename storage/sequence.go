@@ -63,7 +63,7 @@ func openSequenceNote(files vfs.FS, path string, id Identity) (*sequenceNote, er
 	}
 	f, err := open(path)
 	if err != nil {
-		return nil, err
+		return nil, unreadable(err)
 	}
 	n := &sequenceNote{file: f, store: id.Store}
 	if id.Boot == 0 {
@@ -80,8 +80,7 @@ func openSequenceNote(files vfs.FS, path string, id Identity) (*sequenceNote, er
 func (n *sequenceNote) read() error {
 	b := make([]byte, notePlace+noteSize)
 	if _, err := n.file.ReadAt(b, 0); err != nil {
-		return fmt.Errorf("%w: %w: restore the file from a copy, or replace the node",
-			ErrDamaged, err)
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	found := false
 	for place, b := range [][]byte{b[:noteSize], b[notePlace:]} {
@@ -99,8 +98,7 @@ func (n *sequenceNote) read() error {
 		found = true
 	}
 	if !found {
-		return fmt.Errorf("%w: no readable note: restore the file from a copy, or replace the node",
-			ErrDamaged)
+		return fmt.Errorf("%w: no readable note", ErrDamaged)
 	}
 	return nil
 }

@@ -85,6 +85,7 @@ func (st *stage) head() head {
 		hard:  st.hard,
 		start: start.index, startTerm: start.term, last: st.last,
 		metaSeq: st.metaSeq, snapshotSeq: st.snapshotSeq,
+		lastTerm: knownTerm{st.terms.at(st.last), true},
 	}
 }
 

@@ -71,14 +71,14 @@ func OpenOn(o Options, on Backing) (*Store, error) {
 		err = fmt.Errorf("%w: %w", ErrLocked, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("storage: open %s: %w", o.Dir, err)
+		return nil, fmt.Errorf("storage: open %s: %w", o.Dir, advise(unreadable(err)))
 	}
 	s := &Store{
 		opts: o, backing: on, lock: lock, replicas: make(map[groupID]*replica),
 		cache: cache{budget: o.CacheBytes},
 	}
 	if err := s.open(); err != nil {
-		return nil, errors.Join(fmt.Errorf("storage: open %s: %w", o.Dir, err), s.release())
+		return nil, errors.Join(fmt.Errorf("storage: open %s: %w", o.Dir, advise(err)), s.release())
 	}
 	s.keeper = &keeper{store: s}
 	if on.Until == nil {

@@ -215,7 +215,7 @@ func (w *writer) replica(st *stage, rr *replicaRecord) {
 func (w *writer) head(st *stage) {
 	p, h := st.prefix(w.batch), st.head()
 	key := w.key(func(b []byte) []byte { return appendKey(b, st.group, kindHead) })
-	w.put(key, func(b []byte) []byte { return h.append(p.append(b)) })
+	w.put(key, func(b []byte) []byte { return appendHeadRecord(b, &p, &h) })
 }
 
 func (w *writer) meta(st *stage, meta []byte) error {
@@ -252,6 +252,7 @@ func (w *writer) entries(st *stage, entries []*raftpb.Entry, size int) {
 		head:   st.head(),
 		first:  entries[0].GetIndex(),
 		count:  uint64(len(entries)),
+		prev:   knownTerm{st.terms.at(entries[0].GetIndex() - 1), true},
 	}
 	c := refChange{cut: l.first, entries: entries, ref: ref{
 		first: l.first, seq: l.seq, count: uint32(len(entries)), bytes: uint32(size),

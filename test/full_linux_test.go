@@ -116,7 +116,8 @@ func leadsNothing(t *testing.T, at *cluster.Node, id raftyard.NodeID) error {
 	return err
 }
 
-// A filler is another program that writes as fast as it can, also into what becomes free.
+// A filler is another program that writes as fast as it can. When there is no space it tries
+// again a second later, and so takes what becomes free.
 type filler struct {
 	path string
 	stop chan struct{}
@@ -146,7 +147,7 @@ func (f *filler) run(file *os.File) error {
 			return errors.Join(err, file.Close())
 		}
 		if err != nil {
-			pauseFor(f.stop, 10*time.Millisecond)
+			pauseFor(f.stop, time.Second)
 		}
 		select {
 		case <-f.stop:

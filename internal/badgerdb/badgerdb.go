@@ -229,6 +229,7 @@ type DB struct {
 
 	room      *room
 	broken    *broken
+	lost      *lostTables
 	readers   readers
 	reclaimer *reclaimer
 }
@@ -243,9 +244,15 @@ func Open(o Options) (*DB, error) {
 		return nil, fmt.Errorf("badgerdb: make %s: %w", o.Dir, err)
 	}
 	r, space, lost := newReclaimer(o), newRoom(o), new(broken)
+	tables := &lostTables{
+		path: filepath.Join(o.Dir, lostName), log: o.Logger, failed: lost.note,
+	}
+	space.after = tables.check
 	bopts := o.badger()
 	bopts.Logger = logger{
-		to: o.Logger, mergeStep: r.step, build: space.build, failed: lost.note,
+		to: o.Logger, mergeStep: r.step, failed: lost.note,
+		build: func(compactor int) { tables.writing(compactor); space.build() },
+		built: tables.wrote,
 	}
 	based, err := prepare(o, bopts)
 	if err == nil && !based {
@@ -270,12 +277,14 @@ func Open(o Options) (*DB, error) {
 		maxValue:    bopts.ValueThreshold - 1,
 		room:        space,
 		broken:      lost,
+		lost:        tables,
 		wal:         walWatch{dir: dir, size: walSize(o.MemTableSize), log: o.Logger, room: space},
 	}
 	db.committed.Store(bdb.MaxVersion())
 	if err := db.wal.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), bdb.Close())
 	}
+	tables.start(db.tableIDs)
 	space.start(dir)
 	db.reclaimer = r
 	r.start(db)

@@ -3,6 +3,7 @@ package badgerdb
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -108,15 +109,23 @@ func brim(t *testing.T, rounds int) {
 		w.db = mustOpen(t, o)
 		w.check(t)
 		w.stop, w.done = make(chan struct{}), make(chan struct{})
-		go w.run()
-		fast := round%2 == 0
+		// All at once only before there is something under way: nothing helps against
+		// that while a table is written.
+		atOnce := round%2 == 0
 		began := time.Now()
-		filled := fill(t, mnt, fast)
+		var filled int64
+		if atOnce {
+			filled = fill(t, mnt, true)
+			go w.run()
+		} else {
+			go w.run()
+			filled = fill(t, mnt, false)
+		}
 		for d := newDeadline(t); !w.db.Held(); {
 			d.wait("the hold")
 		}
 		t.Logf("round %d: %d MiB written in %v until the disk was full (at once: %t)",
-			round, filled>>20, time.Since(began).Round(time.Millisecond), fast)
+			round, filled>>20, time.Since(began).Round(time.Millisecond), atOnce)
 		if err := os.Remove(filepath.Join(mnt, "other")); err != nil {
 			t.Fatal(err)
 		}
@@ -147,8 +156,8 @@ func (w *brimWriter) check(t *testing.T) {
 	}
 }
 
-// fill takes all the space that there is, and all that becomes free in the 100 ms after
-// that, as another program would, at once or as fast as it can write.
+// fill takes all the space that there is, as another program would, at once or as fast as it
+// can write, and tries again for a while, half a second later.
 func fill(t *testing.T, dir string, once bool) (total int64) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "other"))
@@ -161,20 +170,28 @@ func fill(t *testing.T, dir string, once bool) (total int64) {
 		}
 	}()
 	chunk := make([]byte, 1<<20)
-	for until := time.Now().Add(100 * time.Millisecond); time.Now().Before(until); {
+	full := false
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); {
 		if once {
 			free, err := freeSpace(dir)
 			if err == nil && free > 0 && allocate(f, total+free) == nil {
 				total += free
+				if _, err := f.Seek(total, io.SeekStart); err != nil {
+					t.Fatal(err)
+				}
 			}
 			once = false
 		}
 		n, err := f.Write(chunk)
 		total += int64(n)
-		if err == nil {
-			until = time.Now().Add(100 * time.Millisecond)
-		} else if !errors.Is(err, unix.ENOSPC) {
+		switch {
+		case err == nil:
+		case !errors.Is(err, unix.ENOSPC):
 			t.Fatal(err)
+		case !full:
+			full, until = true, time.Now().Add(600*time.Millisecond)
+			again := time.NewTimer(500 * time.Millisecond)
+			<-again.C
 		}
 	}
 	return total

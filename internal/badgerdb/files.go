@@ -24,6 +24,7 @@ type files struct {
 	tables   []string // names of *.sst
 	wals     []walFile
 	others   []string // names of what holds nothing of ours
+	odd      []string // names of what is no file and should be one
 	bytes    int64    // of all tables
 }
 
@@ -40,6 +41,9 @@ func listFiles(dir string, log *slog.Logger) (files, error) {
 	f, empty, err := scanFiles(dir)
 	if err != nil {
 		return f, err
+	}
+	if len(f.odd) > 0 {
+		return f, fmt.Errorf("%w: %s: %w", ErrDamaged, f.odd[0], errNoFile)
 	}
 	for _, name := range empty {
 		log.Debug("removing an empty file of an interrupted start", slog.String("file", name))
@@ -79,6 +83,10 @@ func scanFiles(dir string) (f files, empty []string, err error) {
 		if err != nil {
 			return f, empty, err
 		}
+		if e.IsDir() && isOurs(name, ext) {
+			f.odd = append(f.odd, name)
+			continue
+		}
 		other := ext == ".vlog" || name == badger.KeyRegistryFileName
 		if info.Size() == 0 && (ext == ".mem" || other) || name == reserveName {
 			empty = append(empty, name)
@@ -104,6 +112,31 @@ func scanFiles(dir string) (f files, empty []string, err error) {
 	slices.SortFunc(f.wals, func(a, b walFile) int { return int(int64(a.id) - int64(b.id)) })
 	return f, empty, nil
 }
+
+// isOurs reports whether a name is that of a file of the database. The reserve is not
+// among them: it is removed, whatever it is.
+func isOurs(name, ext string) bool {
+	switch ext {
+	case ".mem", ".vlog", ".sst":
+		return true
+	}
+	switch name {
+	case badger.ManifestFilename, badger.KeyRegistryFileName, discardName, pidName:
+		return true
+	default:
+		return false
+	}
+}
+
+// errNoFile says that there is something else in the place of a file.
+var errNoFile = errors.New("is no file")
+
+// Further files that Badger makes: one with statistics, and one that tells which process
+// has the database open.
+const (
+	discardName = "DISCARD"
+	pidName     = "LOCK"
+)
 
 // errWorthless: a file that holds nothing of ours is not what Badger can open.
 var errWorthless = errors.New("is damaged")
@@ -153,6 +186,9 @@ func prepare(o Options, bopts badger.Options) (based bool, err error) {
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 
+	if err = checkLost(o.Dir); err != nil {
+		return false, err
+	}
 	f, err := listFiles(o.Dir, o.Logger)
 	if err != nil {
 		return false, err

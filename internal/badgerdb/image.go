@@ -85,6 +85,12 @@ func (m *Image) load(dir string, o badger.Options) (*loading, error) {
 		return l, err
 	}
 	l.files = f
+	for _, name := range f.odd {
+		l.damage(name, errNoFile)
+	}
+	if err = checkLost(dir); err != nil {
+		l.damage(lostName, err)
+	}
 	l.others()
 	l.loadWALs()
 	manifest, err := readManifest(f, o)

@@ -223,6 +223,17 @@ func TestImageOfADatabaseInUse(t *testing.T) {
 	}
 }
 
+// damageTest is a way to damage a database.
+type damageTest struct {
+	name     string
+	file     func(t *testing.T, dir string) string
+	change   func([]byte) []byte // nil: the file is removed; keep: it is damaged already
+	harmless bool
+}
+
+// keep changes nothing.
+func keep(b []byte) []byte { return b }
+
 func TestImageFindsDamage(t *testing.T) {
 	whole := testOptions(t)
 	db := mustOpen(t, whole)
@@ -240,12 +251,7 @@ func TestImageFindsDamage(t *testing.T) {
 	flip := func(at float64) func([]byte) []byte {
 		return func(b []byte) []byte { b[int(at*float64(len(b)-1))] ^= 0x20; return b }
 	}
-	tests := []struct {
-		name     string
-		file     func(t *testing.T, dir string) string
-		change   func([]byte) []byte // nil: the file is removed
-		harmless bool
-	}{
+	tests := []damageTest{
 		{"table flipped", first("*.sst"), flip(0.5), false},
 		{"table's end flipped", first("*.sst"), flip(1), false},
 		{"table cut", first("*.sst"), func(b []byte) []byte { return b[:len(b)/2] }, false},
@@ -262,6 +268,20 @@ func TestImageFindsDamage(t *testing.T) {
 		{"value log cut", first("*.vlog"), func(b []byte) []byte { return b[:5] }, true},
 		{"value log flipped", first("*.vlog"), flip(0), true},
 		{"value log missing", first("*.vlog"), nil, true},
+		{"statistics cut", first("DISCARD"), func(b []byte) []byte { return b[:9] }, true},
+	}
+	for _, pattern := range []string{
+		"*.sst", "*.mem", "*.vlog", "MANIFEST", "KEYREGISTRY", "DISCARD", "LOCK",
+	} {
+		tests = append(tests, damageTest{pattern + " is no file", func(
+			t *testing.T, dir string,
+		) string {
+			path := first(pattern)(t, dir)
+			if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o750)); err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}, keep, false})
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -270,11 +290,13 @@ func TestImageFindsDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 			path := tt.file(t, dir)
-			if tt.change == nil {
+			if info, err := os.Stat(path); err != nil {
+				t.Fatal(err)
+			} else if tt.change == nil {
 				if err := os.Remove(path); err != nil {
 					t.Fatal(err)
 				}
-			} else {
+			} else if !info.IsDir() {
 				edit(t, path, tt.change)
 			}
 			m, found, err := OpenImage(dir, whole.Profile)

@@ -11,9 +11,10 @@ import (
 // lower here: it tells of every flush and compaction.
 type logger struct {
 	to        *slog.Logger
-	mergeStep func()      // called before each step of Flatten, by its goroutine
-	build     func()      // called before each table of a compaction
-	failed    func(error) // called when something could not be written or synced
+	mergeStep func()              // called before each step of Flatten, by its goroutine
+	build     func(compactor int) // called before each table of a compaction
+	built     func(compactor int) // called when all of them have been written
+	failed    func(error)         // called when something could not be written or synced
 }
 
 // mergeText begins what Flatten says, and nobody else, before each of its steps.
@@ -25,12 +26,18 @@ const mergeText = "Attempting to compact"
 // into a table and is about to write it. It holds nothing then that others need.
 const buildText = "[%d] LOG Compact. Added"
 
+// builtText and failedText begin what a compactor says when it is done.
+const (
+	builtText  = "[Compactor: %d] Compaction for level: %d DONE"
+	failedText = "[Compactor: %d] LOG Compact FAILED"
+)
+
 // failTexts begin what Badger says of a write or sync that has failed, and that it would
 // do again, or pass over.
 var failTexts = []string{ //nolint:gochecknoglobals // a constant list
 	"error flushing memtable to disk",
 	"Error while curlf sync",
-	"[Compactor: %d] LOG Compact FAILED",
+	failedText,
 }
 
 // Errorf implements badger.Logger.
@@ -43,6 +50,9 @@ func (l logger) Errorf(format string, args ...any) {
 func (l logger) Warningf(format string, args ...any) {
 	l.to.Warn("badger", slog.String("text", text(format, args)))
 	l.noteFailure(format, args)
+	if l.built != nil && strings.HasPrefix(format, failedText) {
+		l.built(compactor(args))
+	}
 }
 
 func (l logger) noteFailure(format string, args []any) {
@@ -63,10 +73,23 @@ func (l logger) Infof(format string, args ...any) {
 
 // Debugf implements badger.Logger. Badger calls it several times for each
 // commit, so it is dropped.
-func (l logger) Debugf(format string, _ ...any) {
-	if l.build != nil && strings.HasPrefix(format, buildText) {
-		l.build()
+func (l logger) Debugf(format string, args ...any) {
+	switch {
+	case l.build != nil && strings.HasPrefix(format, buildText):
+		l.build(compactor(args))
+	case l.built != nil && strings.HasPrefix(format, builtText):
+		l.built(compactor(args))
 	}
+}
+
+// compactor returns which one says something: it comes first.
+func compactor(args []any) int {
+	if len(args) > 0 {
+		if id, ok := args[0].(int); ok {
+			return id
+		}
+	}
+	return 0
 }
 
 func text(format string, args []any) string {

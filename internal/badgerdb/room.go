@@ -38,14 +38,16 @@ type room struct {
 	wal     int64 // bytes of blocks of a write-ahead log
 	table   int64 // more than a memtable becomes as a table
 	reserve reserve
+	after   func(now time.Time, flushing bool) // called after each look of the goroutine
 
 	held     atomic.Bool
 	building atomic.Int64 // when a compaction has last begun a table, in Unix nanoseconds
 
 	mu      sync.Mutex
 	began   time.Time // of the hold
-	flushes []string  // write-ahead logs of memtables that are to become tables
-	next    string    // the log that has no blocks yet, for want of space
+	flushes []flushing
+	slowest time.Duration // of the latest flushes
+	next    string        // the log that has no blocks yet, for want of space
 	seen    sight
 	wake    sync.Cond // the hold is over, or over is set
 	over    bool      // waiting is over
@@ -67,10 +69,17 @@ type sight struct {
 	fromAt time.Time
 }
 
+// A flushing is a memtable that is to become a table; then its log is deleted.
+type flushing struct {
+	log   string // its path
+	began time.Time
+}
+
 const (
-	// lookAhead is how long a flush or the tables of a compaction may take from the
-	// moment at which they could still be held up.
-	lookAhead = time.Second
+	// lookAhead and maxLookAhead bound for how long space must last at the speed at which it
+	// goes: twice as long as the latest flushes have taken, from the moment at which they
+	// could still be held up.
+	lookAhead, maxLookAhead = time.Second, 5 * time.Second
 
 	// Looks are this far apart: when there is plenty, when there is not or a table is being
 	// written, and when both are so.
@@ -138,6 +147,7 @@ func (r *room) run() {
 			return
 		case <-clock.C:
 			clock.Reset(r.look())
+			r.after(time.Now(), r.isFlushing())
 		}
 	}
 }
@@ -183,11 +193,18 @@ func (r *room) rotated(full, next string, prepared bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if full != "" {
-		r.flushes = append(r.flushes, full)
+		r.flushes = append(r.flushes, flushing{log: full, began: time.Now()})
 	}
 	if r.next = ""; !prepared {
 		r.next = next
 	}
+}
+
+// isFlushing reports whether a memtable is to become a table.
+func (r *room) isFlushing() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.flushes) > 0
 }
 
 // look begins or ends the hold, and returns when to look again.
@@ -200,8 +217,8 @@ func (r *room) look() time.Duration {
 	}
 	now := time.Now()
 	r.seen.take(free, now)
-	r.flushes = stillThere(r.flushes)
-	left := free - int64(r.seen.rate*lookAhead.Seconds())
+	r.noteFlushes(now)
+	left := free - int64(r.seen.rate*r.ahead(now).Seconds())
 	busy := len(r.flushes) > 0 || now.Sub(time.Unix(0, r.building.Load())) < buildTime
 	switch held := r.held.Load(); {
 	case !held && (left < r.need || r.next != "" && !r.prepare()):
@@ -290,7 +307,7 @@ func (r *room) leave() bool {
 	if err != nil {
 		return true // it cannot be known
 	}
-	r.flushes = stillThere(r.flushes)
+	r.noteFlushes(time.Now())
 	need := int64(len(r.flushes)+1)*r.table + slack
 	if free < need {
 		r.log.Warn("too little disk space to close the database in an orderly way: it is left "+
@@ -301,15 +318,26 @@ func (r *room) leave() bool {
 	return free >= need
 }
 
-// stillThere returns those files that have not been deleted.
-func stillThere(paths []string) []string {
-	kept := paths[:0]
-	for _, p := range paths {
-		if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) {
-			kept = append(kept, p)
+// noteFlushes forgets the flushes that are over, and remembers how long they took.
+func (r *room) noteFlushes(now time.Time) {
+	left := r.flushes[:0]
+	for _, f := range r.flushes {
+		if _, err := os.Stat(f.log); !errors.Is(err, fs.ErrNotExist) {
+			left = append(left, f)
+			continue
 		}
+		r.slowest = max(now.Sub(f.began), r.slowest*7/8)
 	}
-	return kept
+	r.flushes = left
+}
+
+// ahead is for how long space must last.
+func (r *room) ahead(now time.Time) time.Duration {
+	slowest := r.slowest
+	for _, f := range r.flushes {
+		slowest = max(slowest, now.Sub(f.began))
+	}
+	return min(max(2*slowest, lookAhead), maxLookAhead)
 }
 
 // Held reports whether the database is not written to for want of disk space.

@@ -110,8 +110,8 @@ func openTable(dir string, id uint64, c options.CompressionType) (
 		return nil, nil, err
 	case info.Size() == 0:
 		return nil, nil, errors.New("is empty")
-	case !info.Mode().IsRegular():
-		return nil, nil, errors.New("is no file")
+	case info.IsDir():
+		return nil, nil, errNoFile
 	}
 	if file, err = z.OpenMmapFile(path, os.O_RDONLY, 0); err != nil {
 		return nil, nil, err

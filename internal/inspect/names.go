@@ -114,10 +114,14 @@ func (v *verifier) names() error {
 	if err != nil {
 		return err
 	}
-	known := append(storage.Files(), stateName, node.ReplicasDir())
+	aside := kv.AsideDir(stateName)
+	known := slices.Concat(storage.Files(), node.Files(), []string{stateName, aside})
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			v.note(name, "nothing; a node does not look at it", "is none of a node's files")
+		}
+		if name == aside {
+			v.note(name, "delete it when no group has a problem", "was damaged and is set aside")
 		}
 		if strings.HasSuffix(name, ".new") && slices.Contains(known, name) {
 			v.note(name, doNothing, "was to replace another file when the node was stopped")

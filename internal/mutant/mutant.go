@@ -82,6 +82,8 @@ const (
 	// WitnessIgnored: what others remember of a replica's promises is not compared with
 	// what it has.
 	WitnessIgnored
+	// SkipUnheeded: who comes to an entry that is skipped does not look ahead.
+	SkipUnheeded
 	// NumBugs is how many there are, None included.
 	NumBugs
 )
@@ -114,6 +116,7 @@ var names = [NumBugs]string{
 	LostMemberVotes:  "LostMemberVotes",
 	EpochIgnored:     "EpochIgnored",
 	WitnessIgnored:   "WitnessIgnored",
+	SkipUnheeded:     "SkipUnheeded",
 }
 
 // String returns the bug's name.

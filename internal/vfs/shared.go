@@ -3,8 +3,10 @@ package vfs
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 )
 
 // SharedLock keeps others from taking the lock of a name, see [FS.Lock], until it is closed.
@@ -15,6 +17,13 @@ func SharedLock(path string) (io.Closer, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = &fs.PathError{Op: "lock", Path: path, Err: syscall.EISDIR}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	if err = shareFile(f); err != nil {
 		return nil, errors.Join(&LockedError{Holder: holder(f), Err: err}, f.Close())

@@ -31,6 +31,10 @@ type Replica struct {
 	Serving bool
 	Fault   error
 
+	// Lives is how often the replica was opened again since the node has started. Each
+	// time its state machine begins anew, where it is durable.
+	Lives int
+
 	// Raft's own view as of the replica's last step. It is zero while the replica has
 	// no raft state, because it could not be opened.
 	Role     group.RaftRole

@@ -29,7 +29,11 @@ func TestMutants(t *testing.T) {
 				fmt.Fprintf(&table, "%-20s script\n", b)
 				return
 			}
-			r, seeds := hunt(t)
+			find := hunt
+			if b == mutant.SkipUnheeded { // other seeds skip nothing
+				find = huntPoisoned
+			}
+			r, seeds := find(t)
 			if r == nil {
 				t.Fatalf("it is not found within %d seeds", seeds)
 			}
@@ -68,6 +72,23 @@ func wantFoundByPeers(t *testing.T) {
 		}
 	}
 	t.Fatal("it is not found")
+}
+
+// huntPoisoned is hunt among the seeds of TestPoisonSeeds.
+func huntPoisoned(t *testing.T) (*Result, int) {
+	t.Helper()
+	for i := range seedCount() {
+		cfg := poisonous(func(*illness) {})
+		cfg.Seed += uint64(i)
+		r, err := Run(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Failure != nil {
+			return r, i + 1
+		}
+	}
+	return nil, seedCount()
 }
 
 // hunt runs seeds until one fails, and returns how many that took.

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/raftyard/raftyard/group"
@@ -33,10 +34,31 @@ func (s *stateStore) open() (*kv.Store, error) {
 		return s.store, s.err
 	}
 	s.store, s.err = kv.OpenStore(s.options)
+	if errors.Is(s.err, kv.ErrStoreDamaged) {
+		s.store, s.err = s.beginAnew(s.err)
+	}
 	if s.err != nil {
 		s.err = fmt.Errorf("open the state in %s: %w", s.options.Dir, s.err)
 	}
 	return s.store, s.err
+}
+
+// beginAnew opens an empty store in the place of one that is damaged. The node notices
+// that its replicas have lost their states, and has them take those of other members.
+func (s *stateStore) beginAnew(damage error) (*kv.Store, error) {
+	aside, err := kv.SetAside(s.options.Dir)
+	if errors.Is(err, kv.ErrAside) {
+		return nil, fmt.Errorf("%w: restore what is damaged as it was, or delete %s, which was "+
+			"set aside before, and start: the states come from the other nodes then; an empty "+
+			"data directory will do as well", damage, kv.AsideDir(s.options.Dir))
+	}
+	if err != nil {
+		return nil, errors.Join(damage, err)
+	}
+	s.options.Logger.Error("the state of the key-value groups is damaged: it is set aside, and "+
+		"taken from other members of the groups; delete it when no group has a problem",
+		slog.String("set_aside", aside), slog.Any("error", damage))
+	return kv.OpenStore(s.options)
 }
 
 // factory opens the state machine of a replica.

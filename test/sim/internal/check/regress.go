@@ -34,6 +34,9 @@ func (c *Checker) checkRegress(s *replicaState, now sight) {
 	if was.term == 0 {
 		return
 	}
+	if was.lives != now.lives { // its state machine begins where it is durable
+		was.applied, was.handed = 0, 0
+	}
 	for _, v := range []struct {
 		what    string
 		was, is uint64
