@@ -125,9 +125,9 @@ func (d *deletion) checkReachable(parent context.Context) error {
 			return nil
 		}
 		if !d.node.world.sleep(ctx, 10*pollEvery) {
-			return fmt.Errorf("group %d: %w: its voters on %s cannot be told to stop, or have lost "+
-				"what they had agreed to, and the group might go on without the others; bring a "+
-				"majority back, or force the deletion", d.rec.ID, ErrNoQuorum, listNodes(away))
+			return fmt.Errorf("group %d: %w: its voters on %s cannot be told to stop, or have "+
+				"lost what they had agreed to, and the group might go on without the others; "+
+				"bring a majority back, or force the deletion", d.rec.ID, ErrNoQuorum, listNodes(away))
 		}
 	}
 }

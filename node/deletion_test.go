@@ -369,7 +369,7 @@ func TestWhoVouches(t *testing.T) {
 		{"an earlier one's", m, holding{Store: "a", Replica: 2, Whole: true}, true, true},
 		{"nothing in another directory", m, holding{Store: "b", Whole: true}, false, false},
 		{"nothing, before directories", homeless, holding{Store: "a", Whole: true}, false, false},
-		{"an earlier one's in another", m, holding{Store: "b", Replica: 2, Whole: true}, false, false},
+		{"an earlier one's there", m, holding{Store: "b", Replica: 2, Whole: true}, false, false},
 		{"a later one's", m, holding{Store: "a", Replica: 4, Whole: true}, false, false},
 		{"its log was not read", m, holding{Store: "a", Replica: 3}, false, false},
 		{"another incarnation", m, holding{Store: "a", Other: true}, false, false},
@@ -420,21 +420,19 @@ func TestTombstonesTellTheLog(t *testing.T) {
 		{"a word, then deleted", 5, remains{Descriptor: word, Deleted: true}, 7, "[5]"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			r.meta.State.Descriptor = group.Descriptor{}
-			if tt.own > 0 {
-				r.meta.State.Descriptor = d(tt.own)
-			}
-			last := r.bury(tt.last)
-			ahead := []uint64{}
-			for _, d := range last.Ahead {
-				ahead = append(ahead, d.Epoch)
-			}
-			if last.Epoch != tt.epoch || fmt.Sprint(ahead) != tt.ahead || last.Blind {
-				t.Errorf("epoch %d, ahead %d, blind: %t; want epoch %d, ahead %s",
-					last.Epoch, ahead, last.Blind, tt.epoch, tt.ahead)
-			}
-		})
+		r.meta.State.Descriptor = group.Descriptor{}
+		if tt.own > 0 {
+			r.meta.State.Descriptor = d(tt.own)
+		}
+		last := r.bury(tt.last)
+		ahead := []uint64{}
+		for _, d := range last.Ahead {
+			ahead = append(ahead, d.Epoch)
+		}
+		if last.Epoch != tt.epoch || fmt.Sprint(ahead) != tt.ahead || last.Blind {
+			t.Errorf("%s: epoch %d, ahead %d, blind: %t; want epoch %d, ahead %s",
+				tt.name, last.Epoch, ahead, last.Blind, tt.epoch, tt.ahead)
+		}
 	}
 	r.log = nil
 	if !r.bury(remains{Descriptor: word}).Blind {

@@ -127,11 +127,12 @@ func TestEarlierFormats(t *testing.T) {
 	last.NoMachine = false
 	unproved := last
 	unproved.Index, unproved.Term = 0, 0
+	const third = "03046c6973740201ac0201020202f4030301"
 	for text, want := range map[string]remains{
-		"01046c6973740201ac0201020202":                                     unproved,
-		"02046c6973740201ac0201020202f40303":                               last,
-		"03046c6973740201ac0201020202f4030301":                             homeless(sampleRemains()),
-		"04046c6973740201ac0201020202f4030301" + "010901ad020108" + "0303": homeless(sampleGrave()),
+		"01046c6973740201ac0201020202":       unproved,
+		"02046c6973740201ac0201020202f40303": last,
+		third:                                homeless(sampleRemains()),
+		"04" + third[2:] + "010901ad020108" + "0303": homeless(sampleGrave()),
 		"04046c697374000000" + "00" + "000900": {
 			Descriptor: group.Descriptor{Kind: "list", NextReplica: 9}, Blind: true,
 		},
