@@ -70,8 +70,10 @@ func (r *replica) lookAhead(last *remains) {
 	default:
 		last.Ahead = append(last.Ahead, own)
 	}
+	if st, _ := r.worker.node.store.Replica(r.group); r.log == nil || st.Damage != nil {
+		last.Blind = true // what it has vouched for is not known any more
+	}
 	if r.log == nil {
-		last.Blind = true // it could not be opened; what it has vouched for before is not known
 		return
 	}
 	ahead, err := group.Ahead(r.log, r.meta.State, r.applied.Load())

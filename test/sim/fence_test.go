@@ -11,6 +11,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/test/sim/internal/simnet"
 	"github.com/raftyard/raftyard/transport"
 )
 
@@ -53,7 +54,9 @@ func deletionByWhoKnowsTooLittle(t *testing.T, wiped bool) {
 	})
 	s.Run(3 * time.Second)
 	remove := func() error {
-		return s.On(2, func(ctx context.Context, n *node.Node) error { return n.DeleteGroup(ctx, g) })
+		return s.On(2, func(ctx context.Context, n *node.Node) error {
+			return n.DeleteGroup(ctx, g)
+		})
 	}
 	if err := remove(); !errors.Is(err, node.ErrNoQuorum) {
 		t.Errorf("DeleteGroup = %v, want ErrNoQuorum", err)
@@ -80,8 +83,8 @@ func withholdLeave(g raftyard.GroupID, to raftyard.NodeID) func(*transport.Envel
 		drop := leave != 0 && m.GetCommit() >= leave
 		for _, e := range m.GetEntries() {
 			var cc raftpb.ConfChangeV2
-			if e.GetType() == raftpb.EntryConfChangeV2 && proto.Unmarshal(e.GetData(), &cc) == nil &&
-				len(cc.GetChanges()) == 0 {
+			if e.GetType() == raftpb.EntryConfChangeV2 &&
+				proto.Unmarshal(e.GetData(), &cc) == nil && len(cc.GetChanges()) == 0 {
 				leave = e.GetIndex()
 			}
 		}
@@ -101,5 +104,60 @@ func separate(s *Script, one, other []raftyard.NodeID) {
 				s.Mend(a, b)
 			}
 		}
+	}
+}
+
+// TestLateRequestAfterDeletion has a command that was on its way to a group's leader, when
+// the link between the two was cut, arrive there when the group is deleted, and the same
+// node leads another group of the same id.
+func TestLateRequestAfterDeletion(t *testing.T) {
+	const g = 53
+	s := Start(t, Config{Seed: 306, Nodes: 3, Groups: 1})
+	allReady(s)
+	lead := func(g raftyard.GroupID) {
+		t.Helper()
+		s.Until("node 2 leads", func() bool {
+			return s.Leader(g) == 2 || s.On(3, func(ctx context.Context, n *node.Node) error {
+				return n.TransferLeader(ctx, g, 2)
+			}) == nil
+		})
+	}
+	createOwn(s, 3, g, 2, 3)
+	lead(g)
+	lead(raftyard.SystemGroup)
+	if _, err := s.Propose(1, g, aPut()); err != nil {
+		t.Fatal(err)
+	}
+	s.w.net.SetFaults(simnet.Route{From: 1, To: 2}, func(f *simnet.Faults) {
+		f.Cut, f.Late = true, 1
+	})
+	late := s.w.net.Counts().RequestsLate
+	if _, err := s.Propose(1, g, aPut()); err == nil || node.NotApplied(err) {
+		t.Fatalf("a command over the link that was cut: %v", err)
+	}
+	if err := s.On(3, func(ctx context.Context, n *node.Node) error {
+		return n.DeleteGroup(ctx, g)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	createOwn(s, 3, g, 2, 3)
+	lead(g)
+	before, err := s.Propose(3, g, aPut())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.w.net.Counts().RequestsLate != late {
+		t.Fatal("the request has arrived early")
+	}
+	s.Heal()
+	s.Until("the request has arrived", func() bool { return s.w.net.Counts().RequestsLate > late })
+	s.Run(time.Second)
+	after, err := s.Propose(3, g, aPut())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.Index != before.Index+1 || s.Leader(g) != 2 {
+		t.Errorf("the next command after %d is at %d, with leader %d: there is one between them",
+			before.Index, after.Index, s.Leader(g))
 	}
 }
