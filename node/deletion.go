@@ -145,13 +145,15 @@ func (d *deletion) unreachable(ctx context.Context) []raftyard.NodeID {
 			func(m MemberStatus) bool { _, ok := s.answers[m.Node]; return ok })
 	}
 	away := holdouts(sets, s.canVouch)
+	d.node.passOverRemoved(&s)
 	for _, id := range away {
 		if s.silent[id] != nil {
 			return away
 		}
 	}
 	if len(away) > 0 { // those who were lost count no more if nobody else can have the group
-		if s = d.survey(ctx, 0, d.node.registeredIDs()); len(s.silent) == 0 {
+		s = d.survey(ctx, 0, d.node.registeredIDs())
+		if d.node.passOverRemoved(&s); len(s.silent) == 0 {
 			return nil
 		}
 	}
@@ -232,6 +234,7 @@ func (d *deletion) left(ctx context.Context, version uint64) ([]raftyard.NodeID,
 		return sortedSet(append(left, d.node.cfg.ID)), s
 	}
 	all := d.survey(ctx, version, d.node.registeredIDs())
+	d.node.passOverRemoved(&all)
 	rest := all.running()
 	if len(rest) == 0 || len(left) == 0 {
 		left = rest

@@ -9,6 +9,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/wire"
+	"github.com/raftyard/raftyard/node/registry"
 )
 
 // A holding is what a node has of one incarnation of a group: a replica, or what is
@@ -156,6 +157,15 @@ func (n *Node) survey(ctx context.Context, q question, first []raftyard.NodeID) 
 		n.surveyOnce(ctx, q, next, &s)
 	}
 	return s
+}
+
+// passOverRemoved takes those who were removed from the cluster out of those who are
+// silent: nobody hears them, whatever they still have.
+func (n *Node) passOverRemoved(s *survey) {
+	maps.DeleteFunc(s.silent, func(id raftyard.NodeID, _ error) bool {
+		node, ok := n.registry.Node(id)
+		return ok && node.State == registry.NodeRemoved
+	})
 }
 
 func (n *Node) surveyOnce(
