@@ -127,7 +127,8 @@ func (d *deletion) checkReachable(parent context.Context) error {
 		if !d.node.world.sleep(ctx, 10*pollEvery) {
 			return fmt.Errorf("group %d: %w: its voters on %s cannot be told to stop, or have "+
 				"lost what they had agreed to, and the group might go on without the others; "+
-				"bring a majority back, or force the deletion", d.rec.ID, ErrNoQuorum, listNodes(away))
+				"bring a majority back, or force the deletion",
+				d.rec.ID, ErrNoQuorum, listNodes(away))
 		}
 	}
 }
