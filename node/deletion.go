@@ -91,8 +91,8 @@ func (d *deletion) nodes() []raftyard.NodeID {
 	if d.rec.Deleted {
 		return d.node.registeredIDs()
 	}
-	ids := slices.Concat(d.rec.Voters, d.rec.Learners, []raftyard.NodeID{d.rec.Seed, d.node.cfg.ID})
-	return sortedSet(ids)
+	return sortedSet(slices.Concat(d.rec.Voters, d.rec.Learners, d.rec.Before,
+		[]raftyard.NodeID{d.rec.Seed, d.node.cfg.ID}))
 }
 
 func (n *Node) registeredIDs() []raftyard.NodeID {
@@ -103,10 +103,12 @@ func (n *Node) registeredIDs() []raftyard.NodeID {
 	return ids
 }
 
-// survey asks those who may know of the group. version is as in a question.
-func (d *deletion) survey(ctx context.Context, version uint64) survey {
+// survey asks nodes for the group. version is as in a question.
+func (d *deletion) survey(
+	ctx context.Context, version uint64, nodes []raftyard.NodeID,
+) survey {
 	q := question{group: d.rec.ID, incarnation: d.rec.Incarnation, version: version}
-	return d.node.survey(ctx, q, d.nodes())
+	return d.node.survey(ctx, q, nodes)
 }
 
 // checkReachable returns an error if a majority of the group's voters cannot be told. It
@@ -118,41 +120,65 @@ func (d *deletion) checkReachable(parent context.Context) error {
 	ctx, cancel := d.node.world.withTimeout(parent, askPatience)
 	defer cancel()
 	for {
-		s := d.survey(ctx, 0)
-		if d.neverBegan(&s) {
-			return nil
-		}
-		sets := s.voterSets()
-		if len(sets) == 0 {
-			sets = [][]raftyard.NodeID{d.rec.Voters}
-		}
-		away := holdouts(sets, func(id raftyard.NodeID) bool { _, ok := s.answers[id]; return ok })
+		away := d.unreachable(ctx)
 		if len(away) == 0 {
 			return nil
 		}
 		if !d.node.world.sleep(ctx, 10*pollEvery) {
-			return fmt.Errorf("group %d: %w: its voters on %s cannot be told to stop, and might "+
-				"go on without the others; bring a majority back, or force the deletion",
+			return fmt.Errorf("group %d: %w: its voters on %s cannot be told to stop, or have "+
+				"lost what they had agreed to, and the group might go on without the others; "+
+				"bring a majority back, or force the deletion",
 				d.rec.ID, ErrNoQuorum, listNodes(away))
 		}
 	}
 }
 
-// neverBegan reports whether the one node on which the group could begin says that it has
-// not. That is a proof only while the node has still the directory for which the group
-// was meant; and for good only when the node knows that the group is deleted.
-func (d *deletion) neverBegan(s *survey) bool {
-	st, answered := s.answers[d.rec.Seed]
-	now, seed := d.seedStores()
-	return answered && st.Replica == 0 && !st.Other && !now.IsZero() && now == seed &&
-		len(s.voterSets()) == 0
+// unreachable returns voters with which the group could go on whatever the others are
+// told, if there are so many.
+func (d *deletion) unreachable(ctx context.Context) []raftyard.NodeID {
+	s := d.survey(ctx, 0, d.nodes())
+	if d.neverBegan(&s) {
+		return nil
+	}
+	sets := s.voterSets()
+	if len(sets) == 0 {
+		return holdouts([][]MemberStatus{anyReplicaOn(d.rec.Voters)},
+			func(m MemberStatus) bool { _, ok := s.answers[m.Node]; return ok })
+	}
+	away := holdouts(sets, s.canVouch)
+	d.node.passOverRemoved(&s)
+	for _, id := range away {
+		if s.silent[id] != nil {
+			return away
+		}
+	}
+	if len(away) > 0 { // those who were lost count no more if nobody else can have the group
+		s = d.survey(ctx, 0, d.node.registeredIDs())
+		if d.node.passOverRemoved(&s); len(s.silent) == 0 {
+			return nil
+		}
+	}
+	return away
 }
 
-// seedStores returns the data directory that the seed has now, and the one in which the
-// group begins: if nobody knew that when the group was created, the first of the node's.
-func (d *deletion) seedStores() (now, seed raftyard.StoreID) {
+// anyReplicaOn makes a set of voters of nodes, of which no replica is known.
+func anyReplicaOn(nodes []raftyard.NodeID) []MemberStatus {
+	set := make([]MemberStatus, len(nodes))
+	for i, id := range nodes {
+		set[i].Node = id
+	}
+	return set
+}
+
+// neverBegan reports whether the one node on which the group could begin says, in the
+// directory in which it was to, that it has not: for good only when the node knows that
+// the group is deleted. If nobody knew the directory when the group was created, it is the
+// first that the node had.
+func (d *deletion) neverBegan(s *survey) bool {
 	node, _ := d.node.registry.Node(d.rec.Seed)
-	return node.Store, cmp.Or(d.rec.SeedStore, node.First)
+	seed := cmp.Or(d.rec.SeedStore, node.First)
+	st, answered := s.answers[d.rec.Seed]
+	return answered && st.Replica == 0 && st.Whole && !seed.IsZero() && st.Store == seed.String()
 }
 
 // run has the registry decide, and waits for the voters to stop.
@@ -172,55 +198,55 @@ func (d *deletion) run(ctx context.Context) error {
 		return fmt.Errorf("%w: group %d: %s", ErrInvalid, g, res.Detail)
 	}
 	for wait := pollEvery; ; wait = min(wait*2, 10*n.cfg.TickInterval) {
-		s := d.survey(ctx, res.Group.Version)
-		left := d.holdouts(&s)
+		left, s := d.left(ctx, res.Group.Version)
 		if len(left) == 0 {
 			return nil
 		}
 		if d.force && d.toldEverybody(&s) || !n.world.sleep(ctx, wait) {
-			return fmt.Errorf("group %d: %w: it is deleted, but its voters on %s are not "+
+			return fmt.Errorf("group %d: %w: it is deleted, but its replicas on %s are not "+
 				"known to have stopped; they will, when they hear of it",
 				g, ErrNotReached, listNodes(left))
 		}
 	}
 }
 
-// holdouts returns voters that might still go on with the group, if there are any.
-func (d *deletion) holdouts(s *survey) []raftyard.NodeID {
-	if d.neverBegan(s) {
-		return nil
-	}
+// left returns nodes that might still go on with the group, if there are any, and what
+// the nodes say that know of it, once they know of the deletion.
+//
+// There are none when too few voters are left, as far as those can tell who have stopped,
+// or else, when they cannot tell enough, when nobody at all has a replica. Nodes that
+// were removed from the cluster, and directories that were given up, count as dead then:
+// whoever decided that has said so.
+func (d *deletion) left(ctx context.Context, version uint64) ([]raftyard.NodeID, survey) {
+	s := d.survey(ctx, version, d.nodes())
 	sets := s.voterSets()
+	left := holdouts(sets, s.vouches)
 	switch {
-	case len(sets) > 0:
-	case d.rec.Deleted:
-		// Nobody knows who the members were: it may have been anyone.
-		for _, id := range d.nodes() {
-			sets = append(sets, []raftyard.NodeID{id})
+	case d.neverBegan(&s), len(sets) > 0 && len(left) == 0:
+		return nil, s
+	case s.anyLive(): // they are about to stop
+		if len(left) == 0 {
+			left = s.running()
 		}
-	default:
-		// Nobody who answers knows the group. It has begun with the seed alone.
-		sets = [][]raftyard.NodeID{{d.rec.Seed}, d.rec.Voters}
+		return left, s
 	}
-	return holdouts(sets, func(id raftyard.NodeID) bool { return d.stopped(s, id) })
-}
-
-// stopped reports whether a node has no replica of the group and will get none.
-func (d *deletion) stopped(s *survey, id raftyard.NodeID) bool {
-	if st, ok := s.answers[id]; ok {
-		return !st.Live
+	// Who is registered later has read a registry that knows of the deletion.
+	if err := d.node.awaitVersion(ctx, version); err != nil {
+		return sortedSet(append(left, d.node.cfg.ID)), s
 	}
-	// The directory in which the group began is lost, and nobody listens to it.
-	now, seed := d.seedStores()
-	return id == d.rec.Seed && !now.IsZero() && !seed.IsZero() && now != seed
+	all := d.survey(ctx, version, d.node.registeredIDs())
+	d.node.passOverRemoved(&all)
+	rest := all.running()
+	if len(rest) == 0 || len(left) == 0 {
+		left = rest
+	}
+	return left, s
 }
 
 // toldEverybody reports whether all that can be reached have no replica any more.
 func (d *deletion) toldEverybody(s *survey) bool {
-	for _, st := range s.answers {
-		if st.Live {
-			return false
-		}
+	if s.anyLive() {
+		return false
 	}
 	live := d.node.liveNodes()
 	return !slices.ContainsFunc(slices.Collect(maps.Keys(s.silent)), func(id raftyard.NodeID) bool {
@@ -228,28 +254,31 @@ func (d *deletion) toldEverybody(s *survey) bool {
 	})
 }
 
-// voterSets returns the sets of nodes each of which may decide for the group by a
-// majority: of the newest descriptor that is known, and of those that may have come
-// after it, of which nobody can tell whether they have.
+// voterSets returns the sets of voters each of which may decide for the group by a
+// majority: of the newest members that are known, and of those that may have come
+// after them, of which nobody can tell whether they have.
 //
-// That is enough. A later one would have been logged by a majority of the newest of
-// these, and some of those who say that they are no more would know of it.
-func (s *survey) voterSets() (sets [][]raftyard.NodeID) {
-	for _, d := range s.descriptors(s.newest()) {
-		var after, before []raftyard.NodeID
+// That is enough if so many of each vouch for it that the others are no majority. Let D be
+// the latest of these that were committed. A change to later members would have been
+// logged by a majority of D, or of both its halves: a leader that logs one, or has one in
+// its log, has applied D. One of those who vouch would have logged it, and have told.
+func (s *survey) voterSets() (sets [][]MemberStatus) {
+	for _, d := range s.memberships(s.newest()) {
+		var after, before []MemberStatus
+		joint := false
 		for _, m := range d.Members {
-			switch m.Role {
+			switch roleFromString(m.Role) {
 			case group.Voter:
-				after, before = append(after, m.Node), append(before, m.Node)
+				after, before = append(after, m), append(before, m)
 			case group.Incoming:
-				after = append(after, m.Node)
+				after, joint = append(after, m), true
 			case group.Outgoing, group.Demoting:
-				before = append(before, m.Node)
+				before, joint = append(before, m), true
 			case group.Learner:
 			}
 		}
 		sets = append(sets, after)
-		if d.IsJoint() {
+		if joint {
 			sets = append(sets, before)
 		}
 	}
@@ -258,9 +287,14 @@ func (s *survey) voterSets() (sets [][]raftyard.NodeID) {
 
 // holdouts returns the nodes of the first of the sets of which those that are not out are
 // a majority; nil if there is none.
-func holdouts(sets [][]raftyard.NodeID, out func(raftyard.NodeID) bool) []raftyard.NodeID {
+func holdouts(sets [][]MemberStatus, out func(MemberStatus) bool) []raftyard.NodeID {
 	for _, set := range sets {
-		in := slices.DeleteFunc(slices.Clone(set), out)
+		var in []raftyard.NodeID
+		for _, m := range set {
+			if !out(m) {
+				in = append(in, m.Node)
+			}
+		}
 		if len(in) > len(set)/2 {
 			return sortedSet(in)
 		}

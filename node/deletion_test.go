@@ -340,11 +340,103 @@ func TestVoterSets(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := survey{answers: tt.answers}
-			out := func(id raftyard.NodeID) bool { return slices.Contains(tt.gone, id) }
+			out := func(m MemberStatus) bool { return slices.Contains(tt.gone, m.Node) }
 			if got := fmt.Sprint(holdouts(s.voterSets(), out)); got != tt.want {
 				t.Errorf("%s could go on, want %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestWhoVouches looks at which answers tell all that a replica had in its log.
+func TestWhoVouches(t *testing.T) {
+	m := MemberStatus{Replica: 3, Node: 1, Role: "voter", Store: "a"}
+	homeless := m
+	homeless.Store = ""
+	tests := []struct {
+		name       string
+		member     MemberStatus
+		answer     holding
+		now, later bool
+	}{
+		{"its tombstone", m, holding{Store: "a", Replica: 3, Whole: true}, true, true},
+		{
+			"its tombstone, before directories", homeless,
+			holding{Store: "a", Replica: 3, Whole: true},
+			true, true,
+		},
+		{"it has never come", m, holding{Store: "a", Whole: true}, true, true},
+		{"an earlier one's", m, holding{Store: "a", Replica: 2, Whole: true}, true, true},
+		{"nothing in another directory", m, holding{Store: "b", Whole: true}, false, false},
+		{"nothing, before directories", homeless, holding{Store: "a", Whole: true}, false, false},
+		{"an earlier one's there", m, holding{Store: "b", Replica: 2, Whole: true}, false, false},
+		{"a later one's", m, holding{Store: "a", Replica: 4, Whole: true}, false, false},
+		{"its log was not read", m, holding{Store: "a", Replica: 3}, false, false},
+		{"another incarnation", m, holding{Store: "a", Other: true}, false, false},
+		{"it lives", m, holding{Store: "a", Live: true, Replica: 3}, false, true},
+		{"a later one lives", m, holding{Store: "a", Live: true, Replica: 4}, false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := survey{answers: map[raftyard.NodeID]holding{1: tt.answer}}
+			if got := s.vouches(tt.member); got != tt.now {
+				t.Errorf("vouches = %t", got)
+			}
+			if got := s.canVouch(tt.member); got != tt.later {
+				t.Errorf("canVouch = %t", got)
+			}
+		})
+	}
+	if (&survey{}).vouches(m) || (&survey{}).canVouch(m) {
+		t.Error("one who is silent vouches")
+	}
+}
+
+// TestTombstonesTellTheLog destroys replicas in every way, and looks at what is left of
+// what they may have vouched for.
+func TestTombstonesTellTheLog(t *testing.T) {
+	d := func(epoch uint64) group.Descriptor {
+		return group.Descriptor{Epoch: epoch, NextReplica: 9, Members: []group.Member{
+			{ID: raftyard.ReplicaID(epoch), Node: 1, Role: group.Voter},
+		}}
+	}
+	word := group.Descriptor{Epoch: 7, NextReplica: 3}
+	c := newCluster(t, 1)
+	c.create(1, 1)
+	r := c.nodes[1].replica(1)
+	r.worker.halt(r, ErrNoReplica)
+	tests := []struct {
+		name  string
+		own   uint64
+		last  remains
+		epoch uint64
+		ahead string
+	}{
+		{"own removal", 5, remains{Descriptor: d(5)}, 5, "[]"},
+		{"a word", 5, remains{Descriptor: word}, 7, "[5]"},
+		{"a word of the same epoch", 7, remains{Descriptor: word}, 7, "[7]"},
+		{"a word, without state", 0, remains{Descriptor: word}, 7, "[]"},
+		{"deleted", 6, remains{Descriptor: d(5), Deleted: true}, 6, "[]"},
+		{"a word, then deleted", 5, remains{Descriptor: word, Deleted: true}, 7, "[5]"},
+	}
+	for _, tt := range tests {
+		r.meta.State.Descriptor = group.Descriptor{}
+		if tt.own > 0 {
+			r.meta.State.Descriptor = d(tt.own)
+		}
+		last := r.bury(tt.last)
+		ahead := []uint64{}
+		for _, d := range last.Ahead {
+			ahead = append(ahead, d.Epoch)
+		}
+		if last.Epoch != tt.epoch || fmt.Sprint(ahead) != tt.ahead || last.Blind {
+			t.Errorf("%s: epoch %d, ahead %d, blind: %t; want epoch %d, ahead %s",
+				tt.name, last.Epoch, ahead, last.Blind, tt.epoch, tt.ahead)
+		}
+	}
+	r.log = nil
+	if !r.bury(remains{Descriptor: word}).Blind {
+		t.Error("a tombstone tells nothing of a log that is not there, and does not say so")
 	}
 }
 

@@ -54,28 +54,35 @@ func (r *replica) stored() storage.Replica {
 // bury returns what is left of a replica that has stopped, of which so much is known.
 func (r *replica) bury(last remains) remains {
 	last.NoMachine = r.meta.NoMachine
-	if last.Deleted {
-		r.lookAhead(&last)
-	}
+	r.lookAhead(&last)
 	last.NextReplica = max(last.NextReplica, r.id+1)
 	return last
 }
 
-// lookAhead adds to what is left of a deleted group's replica what it may have vouched
-// for beyond what it has applied.
+// lookAhead adds to what is left of a replica all members that it may have vouched for:
+// those that it has applied, and those in its log. A deletion that is decided later, when
+// the log is gone, depends on it. Whoever has stopped adds nothing to his log any more.
 func (r *replica) lookAhead(last *remains) {
-	if d := r.meta.State.Descriptor; d.Epoch > last.Epoch {
-		last.Descriptor = d
+	switch own := r.meta.State.Descriptor; {
+	case own.Epoch == 0 || own.Epoch == last.Epoch && len(last.Members) > 0:
+	case last.Deleted && own.Epoch > last.Epoch:
+		last.Descriptor = own
+	default:
+		last.Ahead = append(last.Ahead, own)
+	}
+	if st, _ := r.worker.node.store.Replica(r.group); r.log == nil || st.Damage != nil {
+		last.Blind = true // what it has vouched for is not known any more
 	}
 	if r.log == nil {
-		return // it could not be opened, and so has vouched for nothing since
+		return
 	}
 	ahead, err := group.Ahead(r.log, r.meta.State, r.applied.Load())
 	if err != nil {
 		r.logger.Warn("log of a replica that is destroyed", errAttr(err))
+		last.Blind = true
 		return
 	}
-	last.Ahead = ahead
+	last.Ahead = append(last.Ahead, ahead...)
 }
 
 // drop lets go of a replica whose tombstone is durable.

@@ -84,7 +84,7 @@ func TestStuckDisk(t *testing.T) {
 	for _, g := range []raftyard.GroupID{1, 2} {
 		short, cancel := context.WithTimeout(t.Context(), testTimeout)
 		p := group.Proposal{ID: group.CommandID{1, byte(g)}, Data: []byte("never")}
-		if _, err := stuck.proposeLocal(short, g, p); !errors.Is(err, ErrNoLeader) {
+		if _, err := stuck.proposeLocal(short, here(g), p); !errors.Is(err, ErrNoLeader) {
 			t.Errorf("a write to group %d at a node that is stuck: %v, want ErrNoLeader", g, err)
 		}
 		cancel()

@@ -66,11 +66,7 @@ func (n *Node) awaitNothing(ctx context.Context, rec *registry.Group) error {
 	until := n.world.now().Add(askPatience)
 	for wait := pollEvery; ; wait = min(2*wait, n.ticks(10)) {
 		s := n.survey(ctx, q, n.registeredIDs())
-		// Nobody hears a node that was removed, whatever it still has.
-		maps.DeleteFunc(s.silent, func(id raftyard.NodeID, _ error) bool {
-			node, ok := n.registry.Node(id)
-			return ok && node.State == registry.NodeRemoved
-		})
+		n.passOverRemoved(&s)
 		err := s.somethingLeft(rec.ID)
 		late := n.world.now().After(until) && errors.Is(err, ErrNoQuorum)
 		if err == nil || late || !n.world.sleep(ctx, wait) {

@@ -36,7 +36,8 @@ func sampleMeta() meta {
 func sampleRemains() remains {
 	return remains{
 		Descriptor: group.Descriptor{Kind: "list", Members: []group.Member{
-			{ID: 1, Node: 300, Role: group.Voter}, {ID: 2, Node: 2, Role: group.Learner},
+			{ID: 1, Node: 300, Role: group.Voter, Store: registry.Store{5}},
+			{ID: 2, Node: 2, Role: group.Learner},
 		}},
 		Index: 500, Term: 3, NoMachine: true,
 	}
@@ -47,8 +48,9 @@ func sampleGrave() remains {
 	last := sampleRemains()
 	last.Deleted, last.NextReplica = true, 9
 	last.Ahead = []group.Descriptor{{Epoch: 301, Members: []group.Member{
-		{ID: 8, Node: 3, Role: group.Incoming},
+		{ID: 8, Node: 3, Role: group.Incoming, Store: registry.Store{6}},
 	}}}
+	last.Blind = true
 	return last
 }
 
@@ -113,20 +115,40 @@ func TestEarlierFormats(t *testing.T) {
 			t.Errorf("decodeMeta(%s) = %+v, %v; want %+v", text, got, err, want)
 		}
 	}
-	last := sampleRemains()
+	homeless := func(d remains) remains {
+		for _, ms := range [][]group.Member{d.Members, ahead(d)} {
+			for i := range ms {
+				ms[i].Store = raftyard.StoreID{}
+			}
+		}
+		return d
+	}
+	last := homeless(sampleRemains())
 	last.NoMachine = false
 	unproved := last
 	unproved.Index, unproved.Term = 0, 0
+	const third = "03046c6973740201ac0201020202f4030301"
 	for text, want := range map[string]remains{
-		"01046c6973740201ac0201020202":         unproved,
-		"02046c6973740201ac0201020202f40303":   last,
-		"03046c6973740201ac0201020202f4030301": sampleRemains(),
+		"01046c6973740201ac0201020202":       unproved,
+		"02046c6973740201ac0201020202f40303": last,
+		third:                                homeless(sampleRemains()),
+		"04" + third[2:] + "010901ad020108" + "0303": homeless(sampleGrave()),
+		"04046c697374000000" + "00" + "000900": {
+			Descriptor: group.Descriptor{Kind: "list", NextReplica: 9}, Blind: true,
+		},
 	} {
 		got, err := decodeRemains(unhex(t, text))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("decodeRemains(%s) = %+v, %v; want %+v", text, got, err, want)
 		}
 	}
+}
+
+func ahead(d remains) []group.Member {
+	if len(d.Ahead) == 0 {
+		return nil
+	}
+	return d.Ahead[0].Members
 }
 
 func unhex(t *testing.T, s string) []byte {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
-	"github.com/raftyard/raftyard/internal/wire"
 	"github.com/raftyard/raftyard/node/registry"
 )
 
@@ -276,17 +275,21 @@ func (n *Node) TakeSnapshot(ctx context.Context, g raftyard.GroupID) (SnapshotIn
 	ctx, cancel := n.withDeadline(ctx)
 	defer cancel()
 	if _, err := n.serving(g); err == nil {
-		return n.snapshotLocal(ctx, g)
+		return n.snapshotLocal(ctx, here(g))
 	}
 	var info SnapshotInfo
 	err := n.atLeader(ctx, g, func(to raftyard.NodeID) error {
-		return n.askJSON(ctx, to, askSnapshot, wire.AppendUvarint(nil, uint64(g)), &info)
+		at, err := n.address(g)
+		if err != nil {
+			return err
+		}
+		return n.askJSON(ctx, to, askSnapshot, at.append(nil), &info)
 	})
 	return info, err
 }
 
-func (n *Node) snapshotLocal(ctx context.Context, g raftyard.GroupID) (SnapshotInfo, error) {
-	r, err := n.serving(g)
+func (n *Node) snapshotLocal(ctx context.Context, at address) (SnapshotInfo, error) {
+	r, err := n.servingAt(at)
 	if err != nil {
 		return SnapshotInfo{}, err
 	}
@@ -305,13 +308,13 @@ func (n *Node) snapshotLocal(ctx context.Context, g raftyard.GroupID) (SnapshotI
 	res, from := await(n.world, got, r.gone, ctx.Done())
 	switch {
 	case from == fromFirst:
-		return SnapshotInfo{}, fmt.Errorf("group %d: %w", g, r.goneReason())
+		return SnapshotInfo{}, fmt.Errorf("group %d: %w", r.group, r.goneReason())
 	case from == fromSecond:
 		return SnapshotInfo{}, errors.Join(ErrUnknownOutcome, ctx.Err())
 	case res.err != nil:
-		return SnapshotInfo{}, fmt.Errorf("group %d: snapshot: %w", g, res.err)
+		return SnapshotInfo{}, fmt.Errorf("group %d: snapshot: %w", r.group, res.err)
 	}
 	return SnapshotInfo{
-		Group: g, Node: n.cfg.ID, Index: res.at.applied, Term: res.at.term, Bytes: res.bytes,
+		Group: r.group, Node: n.cfg.ID, Index: res.at.applied, Term: res.at.term, Bytes: res.bytes,
 	}, nil
 }

@@ -8,13 +8,16 @@ import (
 	"sync"
 
 	"github.com/raftyard/raftyard"
-	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/wire"
+	"github.com/raftyard/raftyard/node/registry"
 )
 
 // A holding is what a node has of one incarnation of a group: a replica, or what is
 // left of one, or nothing.
 type holding struct {
+	// Store is the data directory that this is of.
+	Store string `json:"store,omitempty"`
+
 	// Live: there is a replica, which may vouch for something now or later.
 	Live bool `json:"live,omitempty"`
 
@@ -31,8 +34,13 @@ type holding struct {
 	Next    raftyard.ReplicaID `json:"next,omitempty"`
 	Members []MemberStatus     `json:"members,omitempty"`
 
-	// Ahead are those that were in its log beyond that when it was destroyed.
+	// Ahead are others that it may have vouched for when it was destroyed: those that it
+	// had applied itself, and those that were in its log beyond that.
 	Ahead []membership `json:"ahead,omitempty"`
+
+	// Whole: there is no replica in this directory, and this is all that the last one, if
+	// there was one, has ever had in its log of members from the newest on.
+	Whole bool `json:"whole,omitempty"`
 
 	// Stored counts what this node has stored of any incarnation of the group, but for
 	// a tombstone: a replica, and what is still to be deleted of others.
@@ -84,9 +92,10 @@ func (n *Node) holding(ctx context.Context, q question) (holding, error) {
 			return holding{}, err
 		}
 	}
-	st := holding{Stored: n.leftovers(q.group)}
+	st := holding{Store: n.ownStore().String(), Stored: n.leftovers(q.group)}
 	have, ok := n.store.Replica(q.group)
 	if !ok {
+		st.Whole = true
 		return st, nil
 	}
 	if have.Tombstone == nil || !have.Tombstone.Purged || n.store.Remains(q.group) {
@@ -102,6 +111,7 @@ func (n *Node) holding(ctx context.Context, q question) (holding, error) {
 			n.logger.Error("tombstone", groupAttr(q.group), errAttr(err))
 		}
 		st.tell(last)
+		st.Whole = err == nil && !last.Blind
 		return st, nil
 	}
 	st.Live = true
@@ -149,6 +159,15 @@ func (n *Node) survey(ctx context.Context, q question, first []raftyard.NodeID) 
 	return s
 }
 
+// passOverRemoved takes those who were removed from the cluster out of those who are
+// silent: nobody hears them, whatever they still have.
+func (n *Node) passOverRemoved(s *survey) {
+	maps.DeleteFunc(s.silent, func(id raftyard.NodeID, _ error) bool {
+		node, ok := n.registry.Node(id)
+		return ok && node.State == registry.NodeRemoved
+	})
+}
+
 func (n *Node) surveyOnce(
 	ctx context.Context, q question, nodes []raftyard.NodeID, s *survey,
 ) {
@@ -184,7 +203,7 @@ func (n *Node) askHolding(
 // unasked returns the nodes that answers name and that were not asked.
 func (s *survey) unasked() []raftyard.NodeID {
 	var next []raftyard.NodeID
-	for _, d := range s.descriptors(0) {
+	for _, d := range s.memberships(0) {
 		for _, m := range d.Members {
 			_, answered := s.answers[m.Node]
 			if _, silent := s.silent[m.Node]; !answered && !silent {
@@ -195,20 +214,15 @@ func (s *survey) unasked() []raftyard.NodeID {
 	return sortedSet(next)
 }
 
-// descriptors returns all that answers tell of epochs from the given one on: of each,
-// epoch and members.
-func (s *survey) descriptors(from uint64) []group.Descriptor {
-	var list []group.Descriptor
-	add := func(epoch uint64, members []MemberStatus) {
-		if epoch >= from && len(members) > 0 {
-			list = append(list, group.Descriptor{Epoch: epoch, Members: membersFrom(members)})
-		}
-	}
+// memberships returns all that answers tell of epochs from the given one on.
+func (s *survey) memberships(from uint64) []membership {
+	var list []membership
 	for _, id := range slices.Sorted(maps.Keys(s.answers)) {
 		st := s.answers[id]
-		add(st.Epoch, st.Members)
-		for _, a := range st.Ahead {
-			add(a.Epoch, a.Members)
+		for _, d := range append([]membership{{st.Epoch, st.Members}}, st.Ahead...) {
+			if d.Epoch >= from && len(d.Members) > 0 {
+				list = append(list, d)
+			}
 		}
 	}
 	return list
@@ -224,14 +238,47 @@ func (s *survey) newest() (epoch uint64) {
 	return epoch
 }
 
-func membersFrom(list []MemberStatus) []group.Member {
-	members := make([]group.Member, 0, len(list))
-	for _, m := range list {
-		members = append(members, group.Member{
-			ID: m.Replica, Node: m.Node, Role: roleFromString(m.Role),
-		})
+// running returns the nodes of which it is not known that they have no replica.
+func (s *survey) running() []raftyard.NodeID {
+	ids := slices.Collect(maps.Keys(s.silent))
+	for id, st := range s.answers {
+		if st.Live {
+			ids = append(ids, id)
+		}
 	}
-	return members
+	return sortedSet(ids)
+}
+
+// anyLive reports whether somebody has a replica.
+func (s *survey) anyLive() bool {
+	for _, st := range s.answers {
+		if st.Live {
+			return true
+		}
+	}
+	return false
+}
+
+// vouches reports whether a member's replica is gone, and its node tells all that it may
+// have vouched for. It must be the directory that the replica was given to: another one
+// does not know what it had logged. If a later replica of the same group was there, it
+// has forgotten what the earlier one knew.
+func (s *survey) vouches(m MemberStatus) bool {
+	st, answered := s.answers[m.Node]
+	return answered && st.Whole && st.isHome(m)
+}
+
+// canVouch reports whether vouches may be true when the group is deleted.
+func (s *survey) canVouch(m MemberStatus) bool {
+	st, answered := s.answers[m.Node]
+	return answered && (st.Live && st.Replica == m.Replica || st.Whole && st.isHome(m))
+}
+
+// isHome reports whether the answer is from the directory of a replica, and no later
+// replica has been there.
+func (st *holding) isHome(m MemberStatus) bool {
+	return st.Replica == m.Replica ||
+		st.Replica < m.Replica && m.Store != "" && m.Store == st.Store
 }
 
 func sortedSet(ids []raftyard.NodeID) []raftyard.NodeID {

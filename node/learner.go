@@ -168,7 +168,8 @@ func (n *Node) awaitLearner(
 		short, cancel := n.world.withTimeout(ctx, askPatience)
 		defer cancel()
 		own, err := n.askReplica(short, id, rec.ID)
-		return err == nil && own.Replica == m.ID && own.Applied >= goal, ""
+		return err == nil && own.Group.Incarnation == rec.Incarnation.String() &&
+			own.Replica == m.ID && own.Applied >= goal, ""
 	})
 }
 

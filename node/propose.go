@@ -48,9 +48,9 @@ func (n *Node) Propose(ctx context.Context, g raftyard.GroupID, cmd []byte) (gro
 	err := n.atState(ctx, g, func(to raftyard.NodeID, through bool) (err error) {
 		switch {
 		case to == n.cfg.ID && through:
-			res, err = n.proposeHere(ctx, g, p)
+			res, err = n.proposeHere(ctx, here(g), p)
 		case to == n.cfg.ID:
-			res, err = n.proposeLocal(ctx, g, p)
+			res, err = n.proposeLocal(ctx, here(g), p)
 		case through:
 			res, err = n.proposeAt(ctx, to, askThrough, g, p)
 		default:
@@ -64,16 +64,16 @@ func (n *Node) Propose(ctx context.Context, g raftyard.GroupID, cmd []byte) (gro
 
 // proposeLocal proposes through this node's replica.
 func (n *Node) proposeLocal(
-	ctx context.Context, g raftyard.GroupID, p group.Proposal,
+	ctx context.Context, at address, p group.Proposal,
 ) (group.Result, error) {
-	r, err := n.serving(g)
+	r, err := n.servingAt(at)
 	if err != nil {
 		return group.Result{}, err
 	}
 	c := newCall(r)
 	p.Token = c
 	if !r.worker.box.propose(proposal{r: r, p: p}) {
-		return group.Result{}, fmt.Errorf("group %d: %w", g, ErrOverloaded)
+		return group.Result{}, fmt.Errorf("group %d: %w", r.group, ErrOverloaded)
 	}
 	return c.wait(ctx)
 }
@@ -83,8 +83,11 @@ func (n *Node) proposeLocal(
 func (n *Node) proposeAt(
 	ctx context.Context, to raftyard.NodeID, kind uint8, g raftyard.GroupID, p group.Proposal,
 ) (group.Result, error) {
-	body := make([]byte, 0, len(p.Data)+40)
-	body = wire.AppendUvarint(body, uint64(g))
+	at, err := n.address(g)
+	if err != nil {
+		return group.Result{}, err
+	}
+	body := at.append(make([]byte, 0, len(p.Data)+64))
 	body = wire.AppendID(body, p.ID)
 	body = wire.AppendBytes(body, p.Data)
 	answer, err := n.ask(ctx, to, kind, body)

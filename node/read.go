@@ -21,7 +21,7 @@ import (
 func View[S any](
 	ctx context.Context, n *Node, g raftyard.GroupID, c Consistency, fn func(S) error,
 ) error {
-	return n.viewLocal(ctx, g, c, func(sm group.StateMachine) error {
+	return n.viewLocal(ctx, here(g), c, func(sm group.StateMachine) error {
 		s, ok := sm.(S)
 		if !ok {
 			return fmt.Errorf("group %d: %w: its state machine is a %T", g, ErrUnsupported, sm)
@@ -39,22 +39,19 @@ func (n *Node) Query(
 	ctx, cancel := n.withDeadline(ctx)
 	defer cancel()
 	if _, err := n.serving(g); err == nil {
-		answer, err := n.queryLocal(ctx, g, c, query)
+		answer, err := n.queryLocal(ctx, here(g), c, query)
 		if !errors.Is(err, ErrNoReplica) && !errors.Is(err, ErrFaulty) {
 			return answer, err
 		}
 	}
-	body := wire.AppendUvarint(nil, uint64(g))
-	body = append(body, byte(c))
-	body = wire.AppendBytes(body, query)
 	var answer []byte
 	err := n.atState(ctx, g, func(to raftyard.NodeID, _ bool) (err error) {
 		switch {
 		case to != n.cfg.ID:
-			answer, err = n.ask(ctx, to, askQuery, body)
+			answer, err = n.queryAt(ctx, to, g, c, query)
 		default:
 			if err = n.keepsLogOnly(g); err == nil {
-				answer, err = n.queryLocal(ctx, g, c, query)
+				answer, err = n.queryLocal(ctx, here(g), c, query)
 			}
 		}
 		if errors.Is(err, ErrUnknownOutcome) {
@@ -65,16 +62,28 @@ func (n *Node) Query(
 	return answer, err
 }
 
+// queryAt has another node answer.
+func (n *Node) queryAt(
+	ctx context.Context, to raftyard.NodeID, g raftyard.GroupID, c Consistency, query []byte,
+) ([]byte, error) {
+	at, err := n.address(g)
+	if err != nil {
+		return nil, err
+	}
+	body := append(at.append(make([]byte, 0, len(query)+64)), byte(c))
+	return n.ask(ctx, to, askQuery, wire.AppendBytes(body, query))
+}
+
 func (n *Node) queryLocal(
-	ctx context.Context, g raftyard.GroupID, c Consistency, query []byte,
+	ctx context.Context, at address, c Consistency, query []byte,
 ) (answer []byte, err error) {
-	err = n.viewLocal(ctx, g, c, func(sm group.StateMachine) (err error) {
+	err = n.viewLocal(ctx, at, c, func(sm group.StateMachine) (err error) {
 		q, ok := sm.(group.Querier)
 		if !ok {
-			return fmt.Errorf("group %d: %w: it takes no queries", g, ErrUnsupported)
+			return fmt.Errorf("group %d: %w: it takes no queries", at.group, ErrUnsupported)
 		}
 		if answer, err = q.Query(query); err != nil {
-			return fmt.Errorf("group %d: %w: %w", g, ErrQueryFailed, err)
+			return fmt.Errorf("group %d: %w: %w", at.group, ErrQueryFailed, err)
 		}
 		return nil
 	})
@@ -82,18 +91,18 @@ func (n *Node) queryLocal(
 }
 
 func (n *Node) viewLocal(
-	ctx context.Context, g raftyard.GroupID, c Consistency, fn func(group.StateMachine) error,
+	ctx context.Context, at address, c Consistency, fn func(group.StateMachine) error,
 ) error {
 	ctx, cancel := n.withDeadline(ctx)
 	defer cancel()
-	r, err := n.serving(g)
+	r, err := n.servingAt(at)
 	for errors.Is(err, ErrNotReady) && n.world.sleep(ctx, pollEvery) {
-		r, err = n.serving(g)
+		r, err = n.servingAt(at)
 	}
 	if err == nil && r.machine.fault() != nil {
-		err = fmt.Errorf("group %d: %w", g, r.machine.fault())
+		err = fmt.Errorf("group %d: %w", at.group, r.machine.fault())
 	} else if err == nil && r.machine.logOnly.Load() {
-		err = fmt.Errorf("group %d: %w: %w", g, ErrNoReplica, errLogOnly)
+		err = fmt.Errorf("group %d: %w: %w", at.group, ErrNoReplica, errLogOnly)
 	}
 	if err != nil {
 		return err

@@ -44,7 +44,10 @@ func (n *Node) mend(
 	if _, ok := n.registry.Node(at); !ok {
 		return st, fmt.Errorf("node %d: %w", at, ErrNodeNotFound)
 	}
-	err = n.askJSON(ctx, at, kind, wire.AppendUvarint(nil, uint64(g)), &st)
+	meant, err := n.address(g)
+	if err == nil {
+		err = n.askJSON(ctx, at, kind, meant.append(nil), &st)
+	}
 	return st, err
 }
 
@@ -57,7 +60,7 @@ func (n *Node) serveMend(ctx context.Context, kind uint8, b *wire.Reader) ([]byt
 		from, limit := raftyard.GroupID(b.Uvarint()), b.Uvarint()
 		return jsonAnswer(n.faultyReports(from, int(min(limit, maxPage))), b.Close())
 	}
-	g := raftyard.GroupID(b.Uvarint())
+	at := readAddress(b)
 	local := n.retryLocal
 	switch kind {
 	case askRetry:
@@ -69,7 +72,10 @@ func (n *Node) serveMend(ctx context.Context, kind uint8, b *wire.Reader) ([]byt
 	if err := b.Close(); err != nil {
 		return nil, err
 	}
-	st, err := local(ctx, g)
+	if r := n.replica(at.group); r != nil && r.incarnation != at.incarnation {
+		return nil, anotherIncarnation(at.group)
+	}
+	st, err := local(ctx, at.group)
 	return jsonAnswer(st, err)
 }
 

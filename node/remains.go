@@ -27,13 +27,16 @@ type remains struct {
 	// Deleted: the group is, and no replica of this incarnation may ever come again.
 	Deleted bool
 
-	// Ahead are the epochs and members to which changes lead that were in the log and
-	// not applied: the group may have gone on with any of them. It is known of the
-	// replicas of deleted groups only.
+	// Ahead are further epochs and members that the replica may have vouched for: those
+	// that it had applied itself, if it was destroyed on somebody's word, and those to
+	// which changes lead that were in its log. The group may have gone on with any of them.
 	Ahead []group.Descriptor
+
+	// Blind: its log could not be read, so it may have vouched for others than these.
+	Blind bool
 }
 
-const remainsFormat = 4
+const remainsFormat = 5
 
 // never is the next replica id of an incarnation that is deleted: it is greater than
 // all that can be.
@@ -55,7 +58,7 @@ func (d remains) encode() []byte {
 		b = wire.AppendUvarint(b, d.Ahead[i].Epoch)
 		b = appendMembers(b, d.Ahead[i].Members)
 	}
-	return b
+	return wire.AppendBool(b, d.Blind)
 }
 
 func appendMembers(b []byte, members []group.Member) []byte {
@@ -64,22 +67,30 @@ func appendMembers(b []byte, members []group.Member) []byte {
 		b = wire.AppendUvarint(b, uint64(m.ID))
 		b = wire.AppendUvarint(b, uint64(m.Node))
 		b = append(b, byte(m.Role))
+		b = wire.AppendID(b, m.Store)
 	}
 	return b
 }
 
-func readMembers(r *wire.Reader) (members []group.Member) {
+// readMembers reads members; before format 5 they have no data directory.
+func readMembers(r *wire.Reader, format byte) (members []group.Member) {
 	for range r.Count(3) {
-		members = append(members, group.Member{
+		m := group.Member{
 			ID: raftyard.ReplicaID(r.Uvarint()), Node: raftyard.NodeID(r.Uvarint()),
 			Role: group.Role(r.Byte()),
-		})
+		}
+		if format > 4 {
+			m.Store = r.ID()
+		}
+		members = append(members, m)
 	}
 	return members
 }
 
 // decodeRemains reads what encode has written. The epoch is not in it, nor, before
-// format 4, the next replica: the tombstone has them.
+// format 4, the next replica: the tombstone has them. Before format 5 a replica told what
+// was in its log only if its group was deleted, and not whether that could be read; one
+// that has applied its own removal was sent nothing beyond it.
 func decodeRemains(b []byte) (remains, error) {
 	r := wire.NewReader(b)
 	format := r.Byte()
@@ -89,7 +100,7 @@ func decodeRemains(b []byte) (remains, error) {
 	}
 	var d remains
 	d.Kind = r.String()
-	d.Members = readMembers(r)
+	d.Members = readMembers(r, format)
 	if format > 1 {
 		d.Index, d.Term = r.Uvarint(), r.Uvarint()
 	}
@@ -101,8 +112,12 @@ func decodeRemains(b []byte) (remains, error) {
 		d.NextReplica = raftyard.ReplicaID(r.Uvarint())
 		for range r.Count(2) {
 			d.Ahead = append(d.Ahead,
-				group.Descriptor{Epoch: r.Uvarint(), Members: readMembers(r)})
+				group.Descriptor{Epoch: r.Uvarint(), Members: readMembers(r, format)})
 		}
+	}
+	d.Blind = d.Deleted || len(d.Members) == 0
+	if format > 4 {
+		d.Blind = r.Bool()
 	}
 	if err := r.Close(); err != nil {
 		return remains{}, fmt.Errorf("node: tombstone: %w", err)

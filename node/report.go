@@ -233,6 +233,9 @@ func (n *Node) Group(ctx context.Context, g raftyard.GroupID) (GroupStatus, erro
 			short, cancel := n.world.withTimeout(ctx, askPatience)
 			defer cancel()
 			rs, err := n.askReplica(short, id, g)
+			if err == nil && rs.Group.Incarnation != rec.Incarnation.String() {
+				rs, err = RaftStatus{}, n.anotherGroup(&rec)
+			}
 			rs.Node = id
 			if err != nil {
 				rs.Error, rs.Role = err.Error(), "none"

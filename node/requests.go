@@ -15,10 +15,6 @@ import (
 // What nodes ask each other. The numbers are part of the wire format; see
 // docs/formats/node.md.
 const (
-	askPropose     uint8 = 1  // group, command id, command → index, result
-	askQuery       uint8 = 2  // group, consistency, query → answer
-	askTransfer    uint8 = 3  // group, node → nothing
-	askSnapshot    uint8 = 4  // group → SnapshotInfo
 	askReplica     uint8 = 5  // group → ReplicaStatus
 	askNode        uint8 = 6  // → nodeReport
 	askGroups      uint8 = 7  // first group, limit → replica reports
@@ -30,18 +26,24 @@ const (
 	// Those that have to do with replicas without a state machine.
 	askState   uint8 = 20 // group, incarnation, replica, least index → nothing, after a stream
 	askAppend  uint8 = 21 // group, incarnation, command id, command → index
-	askThrough uint8 = 22 // group, command id, command → index, result
 	askResidue uint8 = 23 // group, incarnation → residue
 
 	// Those that have to do with replicas in quarantine.
-	askRetry   uint8 = 30 // group → ReplicaStatus
-	askRebuild uint8 = 31 // group → ReplicaStatus
+	askRetry   uint8 = 30 // group, incarnation → ReplicaStatus
+	askRebuild uint8 = 31 // group, incarnation → ReplicaStatus
 	askFaulty  uint8 = 33 // first group, limit → replica reports
 	askSkip    uint8 = 32 // group, incarnation, index → nothing, when that is committed
 
 	askDisk uint8 = 40 // → condition of the disk
 
 	askRemembered uint8 = 50 // first group → next one, what is remembered of the asker
+
+	// Those that are for one incarnation of a group, and have it after the group.
+	askPropose  uint8 = 60 // …, command id, command → index, result
+	askThrough  uint8 = 61 // …, command id, command → index, result
+	askQuery    uint8 = 62 // …, consistency, query → answer
+	askTransfer uint8 = 63 // …, node → nothing
+	askSnapshot uint8 = 64 // … → SnapshotInfo
 )
 
 // remoteCodes give the errors of this package that travel between nodes their
@@ -84,11 +86,11 @@ func (n *Node) serve(
 	case askQuery:
 		return n.serveQuery(ctx, r)
 	case askTransfer:
-		g, to := raftyard.GroupID(r.Uvarint()), raftyard.NodeID(r.Uvarint())
+		at, to := readAddress(r), raftyard.NodeID(r.Uvarint())
 		if err := r.Close(); err != nil {
 			return nil, err
 		}
-		return nil, n.transferLocal(ctx, g, to)
+		return nil, n.transferLocal(ctx, at, to)
 	case askSnapshot:
 		return n.serveSnapshot(ctx, r)
 	case askReplica:
@@ -124,11 +126,11 @@ func (n *Node) serve(
 }
 
 func (n *Node) serveSnapshot(ctx context.Context, r *wire.Reader) ([]byte, error) {
-	g := raftyard.GroupID(r.Uvarint())
+	at := readAddress(r)
 	if err := r.Close(); err != nil {
 		return nil, err
 	}
-	info, err := n.snapshotLocal(ctx, g)
+	info, err := n.snapshotLocal(ctx, at)
 	return jsonAnswer(info, err)
 }
 
@@ -150,13 +152,13 @@ func jsonAnswer(v any, err error) ([]byte, error) {
 
 func (n *Node) servePropose(
 	ctx context.Context, r *wire.Reader,
-	propose func(context.Context, raftyard.GroupID, group.Proposal) (group.Result, error),
+	propose func(context.Context, address, group.Proposal) (group.Result, error),
 ) ([]byte, error) {
-	g, id, cmd := raftyard.GroupID(r.Uvarint()), group.CommandID(r.ID()), r.Bytes()
+	at, id, cmd := readAddress(r), group.CommandID(r.ID()), r.Bytes()
 	if err := r.Close(); err != nil {
 		return nil, err
 	}
-	res, err := propose(ctx, g, group.Proposal{ID: id, Data: cmd})
+	res, err := propose(ctx, at, group.Proposal{ID: id, Data: cmd})
 	if err != nil {
 		return nil, err
 	}
@@ -164,14 +166,14 @@ func (n *Node) servePropose(
 }
 
 func (n *Node) serveQuery(ctx context.Context, r *wire.Reader) ([]byte, error) {
-	g, c, q := raftyard.GroupID(r.Uvarint()), Consistency(r.Byte()), r.Bytes()
+	at, c, q := readAddress(r), Consistency(r.Byte()), r.Bytes()
 	if err := r.Close(); err != nil {
 		return nil, err
 	}
-	if err := n.keepsLogOnly(g); err != nil {
+	if err := n.keepsLogOnly(at.group); err != nil {
 		return nil, err
 	}
-	return n.queryLocal(ctx, g, c, q)
+	return n.queryLocal(ctx, at, c, q)
 }
 
 // encodeError puts an error into the form in which it travels.

@@ -78,7 +78,7 @@ func (c *cluster) retry(at raftyard.NodeID, g raftyard.GroupID, want ...string) 
 // stale returns what a node's own replica holds, or the error of reading it.
 func (c *cluster) stale(at raftyard.NodeID, g raftyard.GroupID) []string {
 	c.t.Helper()
-	answer, err := c.nodes[at].queryLocal(c.t.Context(), g, Stale, nil)
+	answer, err := c.nodes[at].queryLocal(c.t.Context(), here(g), Stale, nil)
 	if err != nil {
 		return []string{err.Error()}
 	}

@@ -106,9 +106,9 @@ func (e *expected) answer(commands []group.Command, results []group.Result) {
 
 // proposeHere proposes through this node's replica, which has the state, to whoever leads.
 func (n *Node) proposeHere(
-	ctx context.Context, g raftyard.GroupID, p group.Proposal,
+	ctx context.Context, at address, p group.Proposal,
 ) (group.Result, error) {
-	r, err := n.serving(g)
+	r, err := n.servingAt(at)
 	if err != nil {
 		return group.Result{}, err
 	}
@@ -117,9 +117,9 @@ func (n *Node) proposeHere(
 	}
 	switch leader := r.view.Load().LeaderNode; leader {
 	case 0:
-		return group.Result{}, &NotLeaderError{Group: g}
+		return group.Result{}, &NotLeaderError{Group: r.group}
 	case n.cfg.ID:
-		return n.proposeLocal(ctx, g, p)
+		return n.proposeLocal(ctx, at, p)
 	default:
 		return n.proposeThrough(ctx, r, leader, p)
 	}
@@ -169,9 +169,7 @@ func (c *call) awaitApplied(ctx context.Context, unknown error) (group.Result, e
 func (n *Node) appendAt(
 	ctx context.Context, leader raftyard.NodeID, r *replica, p group.Proposal,
 ) (uint64, error) {
-	body := make([]byte, 0, len(p.Data)+64)
-	body = wire.AppendUvarint(body, uint64(r.group))
-	body = wire.AppendID(body, r.incarnation)
+	body := r.address().append(make([]byte, 0, len(p.Data)+64))
 	body = wire.AppendID(body, p.ID)
 	body = wire.AppendBytes(body, p.Data)
 	answer, err := n.ask(ctx, leader, askAppend, body)
@@ -191,23 +189,20 @@ func (n *Node) appendAt(
 
 // serveAppend appends a command whose result the asking node sees for itself.
 func (n *Node) serveAppend(ctx context.Context, b *wire.Reader) ([]byte, error) {
-	g, incarnation := raftyard.GroupID(b.Uvarint()), raftyard.Incarnation(b.ID())
+	at := readAddress(b)
 	p := group.Proposal{ID: group.CommandID(b.ID()), Data: b.Bytes()}
 	if err := b.Close(); err != nil {
 		return nil, err
 	}
-	r, err := n.serving(g)
+	r, err := n.servingAt(at)
 	if err != nil {
 		return nil, err
-	}
-	if r.incarnation != incarnation {
-		return nil, fmt.Errorf("group %d: %w: it is another incarnation", g, ErrNoReplica)
 	}
 	c := newCall(r)
 	c.append = true
 	p.Token = c
 	if !r.worker.box.propose(proposal{r: r, p: p}) {
-		return nil, fmt.Errorf("group %d: %w", g, ErrOverloaded)
+		return nil, fmt.Errorf("group %d: %w", r.group, ErrOverloaded)
 	}
 	res, err := c.wait(ctx)
 	if err != nil {

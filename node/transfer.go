@@ -15,20 +15,22 @@ import (
 func (n *Node) TransferLeader(ctx context.Context, g raftyard.GroupID, to raftyard.NodeID) error {
 	ctx, cancel := n.withDeadline(ctx)
 	defer cancel()
-	body := wire.AppendUvarint(wire.AppendUvarint(nil, uint64(g)), uint64(to))
-	return n.atLeader(ctx, g, func(at raftyard.NodeID) error {
-		if at == n.cfg.ID {
-			return n.transferLocal(ctx, g, to)
+	return n.atLeader(ctx, g, func(leader raftyard.NodeID) error {
+		if leader == n.cfg.ID {
+			return n.transferLocal(ctx, here(g), to)
 		}
-		_, err := n.ask(ctx, at, askTransfer, body)
+		at, err := n.address(g)
+		if err == nil {
+			_, err = n.ask(ctx, leader, askTransfer, wire.AppendUvarint(at.append(nil), uint64(to)))
+		}
 		return err
 	})
 }
 
 // transferLocal hands over the leadership that this node has. Reasons that may be gone in
 // a moment are waited for, two election timeouts long.
-func (n *Node) transferLocal(ctx context.Context, g raftyard.GroupID, to raftyard.NodeID) error {
-	r, err := n.serving(g)
+func (n *Node) transferLocal(ctx context.Context, at address, to raftyard.NodeID) error {
+	r, err := n.servingAt(at)
 	if err != nil {
 		return err
 	}

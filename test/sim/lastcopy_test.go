@@ -26,7 +26,11 @@ func createOwn(s *Script, at raftyard.NodeID, g raftyard.GroupID, voters ...raft
 		s.t.Fatal(err)
 	}
 	s.Until("the group has all its voters", func() bool {
-		r, ok := s.replica(s.Leader(g), g)
+		leader := s.Leader(g)
+		if leader == 0 {
+			return false
+		}
+		r, ok := s.replica(leader, g)
 		return ok && len(r.State.Descriptor.Voters()) == len(voters)
 	})
 }

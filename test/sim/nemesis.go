@@ -226,6 +226,10 @@ func firstOf(r *world.Replica) uint64 {
 	return first
 }
 
+// lateChance is that of a request on its way to arrive after its connection, if that is
+// lost by a fault.
+const lateChance = 0.25
+
 // reroute sets what is wrong with every route to what all active faults say.
 func (w *World) reroute() {
 	for _, from := range w.hosts {
@@ -237,6 +241,9 @@ func (w *World) reroute() {
 			var sum simnet.Faults
 			for _, f := range w.active {
 				f.addTo(&sum, r)
+			}
+			if sum != (simnet.Faults{}) {
+				sum.Late = lateChance
 			}
 			w.net.SetFaults(r, func(now *simnet.Faults) { *now = sum })
 		}

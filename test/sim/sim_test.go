@@ -153,7 +153,7 @@ const (
 func rare() []string {
 	return []string{
 		"Ambushes", "Detached", "Excused", "Failed", "Forced", "Leaves", "Recreate",
-		"RequestsLost", "Returned", "Reverts", "Rots", "Wipes",
+		"RequestsLate", "RequestsLost", "Returned", "Reverts", "Rots", "Wipes",
 	}
 }
 

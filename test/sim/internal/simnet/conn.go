@@ -164,6 +164,7 @@ func (c *conn) fail(why error) {
 	if !wasUp {
 		c.seeker.Missed(c.addr)
 	}
+	remote := c.remote
 	c.state, c.remote, c.lastErr = failing, nil, why
 	c.since = c.from.st.Now()
 	c.life++
@@ -176,6 +177,7 @@ func (c *conn) fail(why error) {
 		r.end(nil, fmt.Errorf("%w: %w", transport.ErrUnreachable, why))
 	}
 	for _, r := range flight {
+		r.outlive(remote)
 		r.end(nil, fmt.Errorf("%w: connection lost: %w", transport.ErrUnknown, why))
 	}
 	n := c.from.net

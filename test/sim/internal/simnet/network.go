@@ -35,6 +35,10 @@ type Faults struct {
 	// or before its answer arrives. Busy has the peer refuse it.
 	LoseRequest, LoseAnswer, Busy float64
 
+	// Late has a request that was on its way when its connection broke arrive some
+	// seconds later all the same.
+	Late float64
+
 	// BreakSnapshot breaks a stream at a chunk; ChunkDelay is what each chunk takes.
 	BreakSnapshot float64
 	ChunkDelay    time.Duration
@@ -77,7 +81,7 @@ type Network struct {
 // Counts are what a network has done.
 type Counts struct {
 	Envelopes, Lost, Duplicated, Reordered uint64
-	Requests, RequestsLost                 uint64
+	Requests, RequestsLost, RequestsLate   uint64
 	Snapshots, SnapshotsBroken             uint64
 	Breaks                                 uint64
 }
@@ -87,6 +91,7 @@ func (c *Counts) Add(o Counts) {
 	c.Envelopes, c.Lost = c.Envelopes+o.Envelopes, c.Lost+o.Lost
 	c.Duplicated, c.Reordered = c.Duplicated+o.Duplicated, c.Reordered+o.Reordered
 	c.Requests, c.RequestsLost = c.Requests+o.Requests, c.RequestsLost+o.RequestsLost
+	c.RequestsLate += o.RequestsLate
 	c.Snapshots, c.SnapshotsBroken = c.Snapshots+o.Snapshots, c.SnapshotsBroken+o.SnapshotsBroken
 	c.Breaks += o.Breaks
 }

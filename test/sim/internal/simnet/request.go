@@ -25,9 +25,13 @@ type request struct {
 	body     []byte
 	id       uint64
 	deadline time.Time
-	life     uint64 // of the connection that it was written to
+	life     uint64        // of the connection that it was written to
+	left     time.Duration // until the deadline, when it was written
 
 	written bool
+	lost    bool // it never arrives
+	arrived bool
+	off     bool // the peer has heard that nobody waits any more
 	ended   bool
 	answer  []byte
 	err     error
@@ -96,16 +100,18 @@ func (r *request) write() {
 	c := r.conn
 	c.from.net.counts.Requests++
 	r.written, r.life = true, c.life
+	r.left = r.deadline.Sub(c.from.st.Now())
 	c.flight = append(c.flight, r)
-	r.travel(c.fault().LoseRequest, func() { r.arrive(c.remote) })
+	remote := c.remote
+	r.lost = c.from.net.chance(c.fault().LoseRequest)
+	r.travel(r.lost, func() { r.arrive(remote) })
 }
 
 // travel lets a request, or the answer to it, get to the other end of its connection,
 // which breaks if that is lost.
-func (r *request) travel(chance float64, arrive func()) {
+func (r *request) travel(lost bool, arrive func()) {
 	c := r.conn
 	n := c.from.net
-	lost := n.chance(chance)
 	n.s.After(n.latency(c.fault()), func() {
 		c.passes(r.life, func() {
 			if lost {
@@ -118,22 +124,54 @@ func (r *request) travel(chance float64, arrive func()) {
 	})
 }
 
-// arrive has the peer handle the request.
+// A request that is written may arrive when its connection is long gone, if the link was
+// cut, or the peer stood still: nothing takes it out of the buffers that it is in. It is
+// late by up to as many pauses of at most so long.
+const (
+	latePauses = 4
+	latePause  = 2 * time.Second
+)
+
+// outlive has the request arrive late, by chance, after its connection was lost: at the
+// same start of the peer, and not before the route is there again.
+func (r *request) outlive(e *Endpoint) {
+	if e != nil && !r.arrived && !r.lost && r.conn.from.net.chance(r.conn.fault().Late) {
+		r.linger(e, latePauses)
+	}
+}
+
+func (r *request) linger(e *Endpoint, pauses int) {
+	n := e.net
+	n.s.After(time.Duration(n.dice.Int64N(int64(latePause))), func() {
+		switch {
+		case e.closed || n.calm:
+		case !r.conn.fault().Cut:
+			n.counts.RequestsLate++
+			n.event(e.id.Node, "gets late", r.conn.from.id.Node, requestNames[r.kind&7])
+			r.arrive(e)
+		case pauses > 1:
+			r.linger(e, pauses-1)
+		}
+	})
+}
+
+// arrive has the peer handle the request, if it does not hear at the same time that nobody
+// waits for it. What is left of the caller's time is counted from here.
 func (r *request) arrive(e *Endpoint) {
-	if e.closed || r.ended {
+	if e.closed || r.off {
 		return
 	}
+	r.arrived = true
 	n, from := e.net, r.conn.from
 	if n.chance(r.conn.fault().Busy) {
 		r.reply(nil, fmt.Errorf("%w: by chance", transport.ErrBusy))
 		return
 	}
-	left := r.deadline.Sub(from.st.Now())
-	if left <= 0 {
+	if r.left <= 0 {
 		r.reply(nil, fmt.Errorf("%w: arrived after its deadline", transport.ErrUnreachable))
 		return
 	}
-	ctx, cancel := e.st.WithTimeout(e.ctx, left)
+	ctx, cancel := e.st.WithTimeout(e.ctx, r.left)
 	r.cancel = cancel
 	e.serving++
 	id := from.id
@@ -176,7 +214,7 @@ func travelled(err error) error {
 
 // reply sends the answer back on the same connection.
 func (r *request) reply(answer []byte, err error) {
-	r.travel(r.conn.fault().LoseAnswer, func() { r.end(answer, err) })
+	r.travel(r.conn.from.net.chance(r.conn.fault().LoseAnswer), func() { r.end(answer, err) })
 }
 
 // end ends the request for the one who waits for it.
@@ -203,7 +241,7 @@ func (r *request) giveUp(why error) {
 		c := r.conn
 		c.from.net.s.After(c.from.net.latency(c.fault()), func() {
 			c.passes(r.life, func() {
-				if r.cancel != nil {
+				if r.off = true; r.cancel != nil {
 					r.cancel()
 					c.remote.st.Touch()
 				}
