@@ -33,7 +33,7 @@ func TestRebuiltReplicasAgree(t *testing.T) {
 			}
 		}
 	}
-	post := func(rest string, body string) cluster.Answer {
+	post := func(rest, body string) cluster.Answer {
 		return c.Node(2).Do(t.Context(), cluster.Request{
 			Method: http.MethodPost, Path: cluster.GroupPath(g, rest), Body: []byte(body),
 			Header: http.Header{"Content-Type": {"application/json"}}, Timeout: time.Minute,
