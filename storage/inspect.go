@@ -115,6 +115,9 @@ func (i *Inspection) read() error {
 		}
 		i.lost(identityName, "is missing")
 	} else {
+		if errors.Is(err, fs.ErrPermission) {
+			return err
+		}
 		if err == nil {
 			i.Identity, err = decodeIdentity(b)
 		}
@@ -194,8 +197,7 @@ func (i *Inspection) readLog() error {
 	case errors.Is(err, badgerdb.ErrLocked):
 		return fmt.Errorf("%w: %w", ErrLocked, err)
 	case err != nil:
-		i.lost(logName, "%v", err)
-		return nil
+		return err
 	}
 	for _, f := range found {
 		scope := ScopeStore

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/dgraph-io/badger/v4"
 )
@@ -57,7 +58,7 @@ func listFiles(dir string, log *slog.Logger) (files, error) {
 			continue
 		}
 		if !errors.Is(err, errWorthless) {
-			return f, fmt.Errorf("%w: %s: %w", ErrDamaged, name, err)
+			return f, damaged(name, err)
 		}
 		log.Warn("removing a damaged file that holds no data",
 			slog.String("file", name), slog.Any("error", err))
@@ -126,6 +127,28 @@ func isOurs(name, ext string) bool {
 	default:
 		return false
 	}
+}
+
+// isAccess reports whether an error says that a file cannot be looked at by this process,
+// now, and nothing of what is in it.
+func isAccess(err error) bool {
+	for _, target := range []error{
+		fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
+	} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// damaged returns what is wrong with a file as [ErrDamaged], unless it is not the file that
+// is wrong.
+func damaged(name string, err error) error {
+	if isAccess(err) {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return fmt.Errorf("%w: %s: %w", ErrDamaged, name, err)
 }
 
 // errNoFile says that there is something else in the place of a file.

@@ -64,6 +64,9 @@ func OpenImage(dir string, p Profile) (m *Image, found []Finding, err error) {
 	}
 	m = &Image{unlock: unlock}
 	l, err := m.load(dir, Options{Dir: dir, Profile: p}.withDefaults().badger())
+	if err == nil {
+		err = l.access
+	}
 	whole := !slices.ContainsFunc(l.found, func(f Finding) bool { return !f.Harmless })
 	if err != nil || !whole {
 		if cerr := m.Close(); cerr != nil && err == nil {
@@ -112,9 +115,14 @@ type loading struct {
 	found   []Finding
 	wals    walSummary
 	named   uint64 // newest version in the tables that the MANIFEST names
+	access  error  // a file that cannot be looked at, whatever is in it
 }
 
 func (l *loading) damage(file string, err error) {
+	if isAccess(err) {
+		l.access = cmp.Or(l.access, fmt.Errorf("%s: %w", file, err))
+		return
+	}
 	text := plainDamage(err)
 	l.found = append(l.found, Finding{File: file, What: text})
 }
@@ -269,7 +277,7 @@ func (l *loading) loadUnnamed(manifest *badger.Manifest) {
 		}
 		version, err := tableVersion(l.files.dir, id, l.options.Compression)
 		switch {
-		case manifest == nil && err != nil:
+		case (manifest == nil || isAccess(err)) && err != nil:
 			l.damage(name, err)
 		case manifest == nil:
 		case err == nil && lostTable(version, l.named, ever[id], l.wals):

@@ -40,6 +40,9 @@ func checkTables(f files, m badger.Manifest, w walSummary, bopts badger.Options)
 			continue
 		}
 		version, err := tableVersion(f.dir, id, bopts.Compression)
+		if isAccess(err) {
+			return damaged(name, err)
+		}
 		if err != nil {
 			continue // half written, so its input has not been deleted
 		}
@@ -72,7 +75,7 @@ func namedTables(f files, m badger.Manifest) (uint64, error) {
 		g.Go(func() error {
 			version, err := tableVersion(f.dir, id, tm.Compression)
 			if err != nil {
-				return fmt.Errorf("%w: table %s: %w", ErrDamaged, table.IDToFilename(id), err)
+				return damaged("table "+table.IDToFilename(id), err)
 			}
 			for v := newest.Load(); v < version && !newest.CompareAndSwap(v, version); {
 				v = newest.Load()

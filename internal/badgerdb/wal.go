@@ -201,7 +201,7 @@ func checkWALs(f files, log *slog.Logger) (walSummary, error) {
 	for i, w := range f.wals {
 		c, err := checkWAL(filepath.Join(f.dir, w.name))
 		if err != nil {
-			return sum, fmt.Errorf("%w: %s: %w", ErrDamaged, w.name, err)
+			return sum, damaged(w.name, err)
 		}
 		adjacent := i > 0 && f.wals[i-1].id+1 == w.id
 		if err := gap(adjacent, prev, c); err != nil {
