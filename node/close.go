@@ -59,6 +59,34 @@ func (n *Node) handOver(ctx context.Context) {
 	}
 }
 
+// handOver transfers the leadership to a voter on an eligible node that has been heard
+// of lately, one of those that have most of the log.
+func (w *worker) handOver(r *replica, eligible func(raftyard.NodeID) bool) {
+	st := r.raft.Status()
+	if st.Role != group.Leader || st.Transferee != 0 {
+		return
+	}
+	var best []raftyard.ReplicaID
+	var match uint64
+	for _, m := range r.meta.State.Descriptor.Voters() {
+		p := st.Progress[m.ID]
+		if m.ID == r.id || !p.RecentActive || p.Match < max(match, 1) || !eligible(m.Node) {
+			continue
+		}
+		if p.Match > match {
+			best, match = best[:0], p.Match
+		}
+		best = append(best, m.ID)
+	}
+	if len(best) == 0 {
+		return
+	}
+	// Groups with the same voters are not all handed to the same one.
+	if err := r.raft.TransferLeader(best[uint64(r.group)%uint64(len(best))]); err == nil {
+		w.touch(r)
+	}
+}
+
 // couldHandOver reports whether the replica leads, and another voter is connected.
 func (v *view) couldHandOver(r *replica, live map[raftyard.NodeID]bool) bool {
 	if !v.initialized() || v.Leader != r.id {

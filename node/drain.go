@@ -5,18 +5,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/raftyard/raftyard"
-	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/node/registry"
-)
-
-const (
-	// handoffEvery is how often a drained node looks for what it leads, and
-	// handoffBatch bounds what it hands over in one go.
-	handoffEvery = 200 * time.Millisecond
-	handoffBatch = 64
 )
 
 // DrainNode has a node lead no group any more, the system group neither: what it leads,
@@ -90,78 +81,6 @@ func (n *Node) isDrained(id raftyard.NodeID) bool {
 func (n *Node) giveAway() {
 	n.handOff()
 	n.shed()
-}
-
-// handOff hands some of what this node leads over, if it is drained.
-func (n *Node) handOff() {
-	if !n.lifecycle.isFresh() || !n.isDrained(n.cfg.ID) {
-		return
-	}
-	live, room := n.liveNodes(), handoffBatch
-	for _, r := range n.allReplicas() {
-		if room == 0 {
-			return // the rest in the next round, or those that are still at it
-		}
-		if r.serving() && n.movable(r, live) {
-			room--
-			r.worker.box.control(func() {
-				r.worker.guard(r, "hand over", func() {
-					r.worker.handOver(r, func(id raftyard.NodeID) bool { return !n.isDrained(id) })
-				})
-			})
-		}
-	}
-}
-
-// movable reports whether the replica leads, and a voter on a node that is connected and
-// not drained could lead in its place.
-func (n *Node) movable(r *replica, live map[raftyard.NodeID]bool) bool {
-	v := r.view.Load()
-	if !v.initialized() || v.Leader != r.id {
-		return false
-	}
-	return slices.ContainsFunc(v.State.Descriptor.Voters(), func(m group.Member) bool {
-		return m.ID != r.id && live[m.Node] && !n.isDrained(m.Node)
-	})
-}
-
-// countMovable counts the groups that this node leads and could hand over.
-func (n *Node) countMovable() (count int) {
-	live := n.liveNodes()
-	for _, r := range n.allReplicas() {
-		if r.serving() && n.movable(r, live) {
-			count++
-		}
-	}
-	return count
-}
-
-// handOver transfers the leadership to a voter on an eligible node that has been heard
-// of lately, one of those that have most of the log.
-func (w *worker) handOver(r *replica, eligible func(raftyard.NodeID) bool) {
-	st := r.raft.Status()
-	if st.Role != group.Leader || st.Transferee != 0 {
-		return
-	}
-	var best []raftyard.ReplicaID
-	var match uint64
-	for _, m := range r.meta.State.Descriptor.Voters() {
-		p := st.Progress[m.ID]
-		if m.ID == r.id || !p.RecentActive || p.Match < max(match, 1) || !eligible(m.Node) {
-			continue
-		}
-		if p.Match > match {
-			best, match = best[:0], p.Match
-		}
-		best = append(best, m.ID)
-	}
-	if len(best) == 0 {
-		return
-	}
-	// Groups with the same voters are not all handed to the same one.
-	if err := r.raft.TransferLeader(best[uint64(r.group)%uint64(len(best))]); err == nil {
-		w.touch(r)
-	}
 }
 
 // drainProblem says what a drained node still leads, or nothing.

@@ -15,9 +15,9 @@ import (
 // is by then, gets there: learners first, then one joint change. With wait,
 // SetMembers returns when the membership is reached, or ctx ends.
 //
-// What is refused has no effect at all: members that make no sense ([ErrInvalid]), that
-// are on nodes that nobody knows or that go, or of whose voters no majority is alive
-// ([ErrUnhealthy]); an epoch that the group is not at ([ErrEpochMismatch]); and another
+// What is refused has no effect at all: members that make no sense, or are on nodes that
+// nobody knows ([ErrInvalid]); that are on nodes that go, or of whose voters no majority is
+// alive ([ErrUnhealthy]); an epoch that the group is not at ([ErrEpochMismatch]); and another
 // membership than the one that is being brought about ([ErrChangeInProgress]). Force is
 // for voters that are not alive, or on nodes short of disk space, and for nothing else:
 // the group's leader still makes no change that would leave it without a majority.
@@ -121,8 +121,8 @@ func (n *Node) checkNodes(before, wanted *registry.Group, force bool) error {
 		rec, known := n.registry.Node(id)
 		var why string
 		switch {
-		case !known:
-			why = "is not known"
+		case !known: // as when a group is created, or a learner added
+			return fmt.Errorf("group %d: %w: node %d is not known", wanted.ID, ErrInvalid, id)
 		case rec.State == registry.NodeRemoved:
 			why = "was removed from the cluster"
 		case rec.State == registry.NodeLeaving && !wants(before, id):

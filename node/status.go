@@ -32,7 +32,9 @@ type Members struct {
 	Voters   []raftyard.NodeID `json:"voters"`
 	Learners []raftyard.NodeID `json:"learners,omitempty"`
 
-	// ExpectEpoch, when not zero, is the epoch that the group must be at.
+	// ExpectEpoch, when not zero, is the epoch that the group must be at when its leader is
+	// asked. Between that and the decision the leader may make the next step of a change
+	// that is under way; a change of the record in between is always found.
 	ExpectEpoch uint64 `json:"expect_epoch,omitempty"`
 
 	// Force takes members that are down, or short of disk space, too.
