@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/raftyard/raftyard"
-	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/transport"
 )
 
@@ -109,8 +108,7 @@ func (c *claims) look(ctx context.Context, cl *claim) {
 // group has given a replica id to a node, and to no other directory of it.
 func (st *holding) gives(id raftyard.ReplicaID, to raftyard.NodeID, own raftyard.StoreID) bool {
 	return slices.ContainsFunc(st.Members, func(m MemberStatus) bool {
-		return m.Replica == id && m.Node == to && (m.Store == "" || m.Store == own.String() ||
-			mutant.On(mutant.LostMemberVotes))
+		return m.Replica == id && m.Node == to && (m.Store == "" || m.Store == own.String())
 	})
 }
 

@@ -78,8 +78,7 @@ type placed struct {
 func (r *replica) place() (given []raftyard.StoreID) {
 	n, d := r.worker.node, r.meta.State.Descriptor
 	r.placed = placed{by: n.directories.Load()}
-	if mutant.On(mutant.WipedVotes) ||
-		mutant.On(mutant.LostMemberVotes) && r.group != raftyard.SystemGroup {
+	if mutant.On(mutant.WipedVotes) || mutant.On(mutant.LostMemberVotes) {
 		return nil
 	}
 	known := n.known()

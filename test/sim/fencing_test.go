@@ -23,7 +23,7 @@ func TestDeletionWaitsForVoters(t *testing.T) {
 // group acknowledges a write after that.
 func deletedWhileItGoesOn(t *testing.T) error {
 	t.Helper()
-	const g = 50
+	const g = 51
 	s := Start(t, Config{Seed: 41, Nodes: 5, Groups: 1})
 	allReady(s)
 	createOwn(s, 4, g, 3, 4, 5)
@@ -62,7 +62,7 @@ func TestServesNobodyBeforeTheRegistry(t *testing.T) {
 // back, and reaches nobody. It returns an error if the group acknowledges a write then.
 func servedAfterDeletion(t *testing.T) error {
 	t.Helper()
-	const g, only = 50, 3
+	const g, only = 52, 3
 	s := Start(t, Config{Seed: 42, Nodes: 3, Groups: 1})
 	allReady(s)
 	createOwn(s, only, g, only)

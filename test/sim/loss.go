@@ -10,8 +10,8 @@ import (
 	"github.com/raftyard/raftyard/test/sim/internal/check"
 )
 
-// wipe takes a node's disk, as soon as every group can do without it, whatever else goes on. The node comes back
-// with an empty one, and is to be taken in again.
+// wipe takes a node's disk, as soon as every group can do without it, whatever else goes
+// on. The node comes back with an empty one, and is to be taken in again.
 func wipe(w *World, f *Fault) {
 	w.spend(f, func(*host) bool { return true }, func(h *host) {
 		w.counts.Wipes++
