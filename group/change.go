@@ -225,7 +225,7 @@ func (d Descriptor) checkMembers(next Descriptor) error {
 func (d Descriptor) checkMember(m Member, joint bool) error {
 	before, was := d.Member(m.ID)
 	switch {
-	case !was && m.ID < d.NextReplica:
+	case !was && m.ID < d.NextReplica && !mutant.On(mutant.ReuseReplica):
 		return fmt.Errorf("%w: replica id %d was given out before", ErrInvalidChange, m.ID)
 	case was && before.Node != m.Node:
 		return fmt.Errorf("%w: replica %d moves from node %d to %d",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/node/registry"
 	"github.com/raftyard/raftyard/transport"
 )
@@ -285,7 +286,7 @@ func (l *lifecycle) isFresh() bool {
 func (l *lifecycle) isSwept() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.swept
+	return l.swept || mutant.On(mutant.ServeBeforeRegistry)
 }
 
 // setFresh hears that the registry has been read linearizably since the start.

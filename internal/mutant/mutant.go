@@ -84,39 +84,46 @@ const (
 	WitnessIgnored
 	// SkipUnheeded: who comes to an entry that is skipped does not look ahead.
 	SkipUnheeded
+	// DeleteUnfenced: a deletion neither asks whether the voters can be told nor waits
+	// until they have stopped.
+	DeleteUnfenced
+	// ServeBeforeRegistry: groups are served before the registry is read after a start.
+	ServeBeforeRegistry
 	// NumBugs is how many there are, None included.
 	NumBugs
 )
 
 var names = [NumBugs]string{
-	None:             "None",
-	SkipSync:         "SkipSync",
-	TornUpdate:       "TornUpdate",
-	ClampTail:        "ClampTail",
-	AnswerBeforeSync: "AnswerBeforeSync",
-	ApplyBeforeSync:  "ApplyBeforeSync",
-	ForgetVote:       "ForgetVote",
-	ForgetMembers:    "ForgetMembers",
-	ApplyTwice:       "ApplyTwice",
-	SkipApplied:      "SkipApplied",
-	SnapshotTerm:     "SnapshotTerm",
-	SnapshotMembers:  "SnapshotMembers",
-	TruncateEarly:    "TruncateEarly",
-	TruncatePast:     "TruncatePast",
-	SnapshotLimbo:    "SnapshotLimbo",
-	KeepOnInstall:    "KeepOnInstall",
-	StaleRead:        "StaleRead",
-	ReadUnapplied:    "ReadUnapplied",
-	ResendUnknown:    "ResendUnknown",
-	AnswerOther:      "AnswerOther",
-	InstallNoIntent:  "InstallNoIntent",
-	NoTombstone:      "NoTombstone",
-	ReuseReplica:     "ReuseReplica",
-	WipedVotes:       "WipedVotes",
-	LostMemberVotes:  "LostMemberVotes",
-	EpochIgnored:     "EpochIgnored",
-	WitnessIgnored:   "WitnessIgnored",
-	SkipUnheeded:     "SkipUnheeded",
+	None:                "None",
+	SkipSync:            "SkipSync",
+	TornUpdate:          "TornUpdate",
+	ClampTail:           "ClampTail",
+	AnswerBeforeSync:    "AnswerBeforeSync",
+	ApplyBeforeSync:     "ApplyBeforeSync",
+	ForgetVote:          "ForgetVote",
+	ForgetMembers:       "ForgetMembers",
+	ApplyTwice:          "ApplyTwice",
+	SkipApplied:         "SkipApplied",
+	SnapshotTerm:        "SnapshotTerm",
+	SnapshotMembers:     "SnapshotMembers",
+	TruncateEarly:       "TruncateEarly",
+	TruncatePast:        "TruncatePast",
+	SnapshotLimbo:       "SnapshotLimbo",
+	KeepOnInstall:       "KeepOnInstall",
+	StaleRead:           "StaleRead",
+	ReadUnapplied:       "ReadUnapplied",
+	ResendUnknown:       "ResendUnknown",
+	AnswerOther:         "AnswerOther",
+	InstallNoIntent:     "InstallNoIntent",
+	NoTombstone:         "NoTombstone",
+	ReuseReplica:        "ReuseReplica",
+	WipedVotes:          "WipedVotes",
+	LostMemberVotes:     "LostMemberVotes",
+	EpochIgnored:        "EpochIgnored",
+	WitnessIgnored:      "WitnessIgnored",
+	SkipUnheeded:        "SkipUnheeded",
+	DeleteUnfenced:      "DeleteUnfenced",
+	ServeBeforeRegistry: "ServeBeforeRegistry",
 }
 
 // String returns the bug's name.

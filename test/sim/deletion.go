@@ -91,10 +91,11 @@ func (w *World) lingers(g *groupInfo) bool {
 }
 
 // seen reports whether any disk that is not lost has such a replica, as far as was seen
-// of it last.
+// of it last. That of a node that is removed counts no more: nobody listens to it, and what
+// it has stays as it is.
 func (w *World) seen(is func(*world.Replica) bool) bool {
 	return slices.ContainsFunc(w.hosts, func(h *host) bool {
-		if h.lost {
+		if h.lost || h.removed {
 			return false
 		}
 		for i := range h.seen.Replicas {

@@ -31,8 +31,9 @@ type groupInfo struct {
 	asked       int             // so often somebody has asked for other members
 	forget      bool            // it was deleted, and is to be forgotten
 
-	wish node.Members      // what its members were last asked to be
-	last map[string]string // a value that each key has had
+	wish  node.Members        // what its members were last asked to be
+	tried [][]raftyard.NodeID // its voters, before that, since it was as it should be
+	last  map[string]string   // a value that each key has had
 }
 
 // moving reports whether the group is about to be another, or elsewhere.
@@ -160,8 +161,7 @@ func (w *World) admin(fn func(context.Context, *node.Node) error) error {
 // setMembers asks for other members of a group, once. Which are wanted after that is
 // known if it was alone, and has succeeded: what was asked before is then too late.
 func (w *World) setMembers(g *groupInfo, m node.Members) error {
-	g.wish, g.unsure = m, true
-	g.asked++
+	g.asks(m)
 	err := w.admin(func(ctx context.Context, n *node.Node) error {
 		_, err := n.SetMembers(ctx, g.id, m, false)
 		return err

@@ -60,16 +60,43 @@ func (w *World) leaveOnce(h *host, force bool) error {
 }
 
 // hasLeft reports whether the registry says that a node is removed.
-func (w *World) hasLeft(h *host) (left bool) {
-	err := w.admin(func(ctx context.Context, n *node.Node) error {
-		return node.View(ctx, n, raftyard.SystemGroup, node.Linearizable,
-			func(reg *registry.Registry) error {
-				rec, ok := reg.Node(h.id)
-				left = ok && rec.State == registry.NodeRemoved
-				return nil
-			})
+func (w *World) hasLeft(h *host) bool {
+	left := false
+	err := w.admin(func(ctx context.Context, n *node.Node) (err error) {
+		left, err = saysRemoved(ctx, n, h.id)
+		return err
 	})
 	return err == nil && left
+}
+
+// saysRemoved reports whether a node knows that another one is removed.
+func saysRemoved(ctx context.Context, n *node.Node, id raftyard.NodeID) (removed bool, err error) {
+	err = node.View(ctx, n, raftyard.SystemGroup, node.Linearizable,
+		func(reg *registry.Registry) error {
+			rec, ok := reg.Node(id)
+			removed = ok && rec.State == registry.NodeRemoved
+			return nil
+		})
+	return removed, err
+}
+
+// allKnow reports whether all others know that a node is removed. Who was cut off does not,
+// and may connect with it until then.
+func (w *World) allKnow(h *host) bool {
+	return !slices.ContainsFunc(w.members(), func(o *host) bool {
+		if o.isGone() {
+			return false
+		}
+		if o.state != running {
+			return true
+		}
+		knows := false
+		err := w.call(o, "look", time.Second, func(ctx context.Context, n *node.Node) (err error) {
+			knows, err = saysRemoved(ctx, n, h.id)
+			return err
+		})
+		return err != nil || !knows
+	})
 }
 
 // settleLeaver waits until a node that leaves is removed, and nobody is connected to it any
@@ -79,7 +106,8 @@ func (w *World) settleLeaver() {
 	if h == nil {
 		return
 	}
-	for !h.removed || h.state == running && len(w.net.Connected(h.id, 0)) > 0 {
+	for !h.removed || !w.allKnow(h) ||
+		h.state == running && len(w.net.Connected(h.id, 0)) > 0 {
 		w.clients.Sleep(context.Background(), 50*time.Millisecond)
 	}
 	w.clients.Sleep(context.Background(), afterthought)

@@ -96,15 +96,35 @@ func (m *lifeMaker) losses() Schedule {
 	return Schedule{f}
 }
 
-// wipes has some nodes lose their disks, one after the other: each as soon as what the
-// one before had is made up for.
+// wipes has some nodes lose their disks, one after the other: each as soon as nobody needs
+// it any more, and often while it is to become a member of something, or none.
 func (m *lifeMaker) wipes(f Fault) (out Schedule) {
 	for range 1 + m.d.IntN(3) {
 		f.Kind = Wipe
+		if m.d.IntN(2) == 0 {
+			f.At = m.amid(f.At)
+		}
 		out = append(out, f)
 		f.At, f.Node = m.later(f.At), m.node()
 	}
 	return out
+}
+
+// amid is some time at which, or soon after which, members change or a group is deleted;
+// or at if nothing of the kind ever happens.
+func (m *lifeMaker) amid(at time.Duration) time.Duration {
+	var times []time.Duration
+	for i := range m.out {
+		switch m.out[i].Kind {
+		case Members, Replace, Delete, Recreate, Attach:
+			times = append(times, m.out[i].At)
+		default:
+		}
+	}
+	if len(times) == 0 {
+		return at
+	}
+	return times[m.d.IntN(len(times))] + m.between(0, 500*time.Millisecond)
 }
 
 // any returns some group.

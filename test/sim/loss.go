@@ -5,17 +5,19 @@ import (
 	"time"
 
 	"github.com/raftyard/raftyard"
-	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/simdisk"
 	"github.com/raftyard/raftyard/internal/world"
 	"github.com/raftyard/raftyard/test/sim/internal/check"
 )
 
-// wipe takes a node's disk, as soon as every group can do without it. The node comes back
-// with an empty one, and is to be taken in again.
+// wipe takes a node's disk, as soon as every group can do without it, whatever else goes
+// on. The node comes back with an empty one, and is to be taken in again.
 func wipe(w *World, f *Fault) {
 	w.spend(f, func(*host) bool { return true }, func(h *host) {
 		w.counts.Wipes++
+		if w.amid(f.Node) {
+			w.counts.Amid++
+		}
 		h.wipe()
 	})
 }
@@ -86,7 +88,7 @@ const founding = 4
 // spend does something to a node that loses its disk, when it can be spared and is ripe.
 func (w *World) spend(f *Fault, ripe func(*host) bool, lose func(*host)) {
 	h := w.host(f.Node)
-	w.every(50*time.Millisecond, func() bool {
+	w.every(20*time.Millisecond, func() bool {
 		if !w.working || !w.dispensable(f.Node) || !ripe(h) {
 			return !w.working
 		}
@@ -94,67 +96,5 @@ func (w *World) spend(f *Fault, ripe func(*host) bool, lose func(*host)) {
 		h.downUntil = w.turns.Time() + f.For
 		lose(h)
 		return true
-	})
-}
-
-// dispensable reports whether the disk of a node can be lost: it must be the only one,
-// those before it must have been made up for, and it must be known to all, and be one of
-// three voters at the least wherever it is one. No group may be about to begin on it.
-// While members are changed nobody can tell.
-func (w *World) dispensable(id raftyard.NodeID) bool {
-	begins := func(g *groupInfo) bool {
-		return g.moving() || !g.gone && g.seed == id && w.unfounded(g)
-	}
-	in := w.members()
-	if !w.host(id).in || w.joining > 0 || w.leaver != nil || len(in) < 3 ||
-		slices.ContainsFunc(w.groups, begins) {
-		return false
-	}
-	for _, h := range in {
-		if h.lost || h.unready() {
-			return false
-		}
-		for i := range h.seen.Replicas {
-			d := &h.seen.Replicas[i].State.Descriptor
-			g := w.group(h.seen.Replicas[i].Group)
-			voters := d.Voters()
-			in := slices.ContainsFunc(voters, func(m group.Member) bool { return m.Node == id })
-			if d.IsJoint() || (in && len(voters) < 3) ||
-				(d.Group != raftyard.SystemGroup && (g == nil || !g.wished(voters))) ||
-				!w.complete(d) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// complete reports whether a group has all its members, and all of them have all that is
-// committed. Where no disk was ever lost that does not matter.
-func (w *World) complete(d *group.Descriptor) bool {
-	if !slices.ContainsFunc(w.hosts, func(h *host) bool { return h.wiped }) {
-		return true
-	}
-	least, most := ^uint64(0), uint64(0)
-	for _, m := range d.Members {
-		h := w.host(m.Node)
-		r, ok := h.replica(d.Group)
-		if h.wiped && d.Group == raftyard.SystemGroup && int(m.ID) <= w.setup.nodes {
-			return false // it is that of the disk before
-		}
-		if !ok || r.ID != m.ID || !r.Serving {
-			return false
-		}
-		least, most = min(least, r.Commit), max(most, r.Commit)
-	}
-	return least == most
-}
-
-// unfounded reports whether no node has a replica of a group yet: without the disk of
-// its seed it never begins.
-func (w *World) unfounded(g *groupInfo) bool {
-	return !slices.ContainsFunc(w.hosts, func(h *host) bool {
-		r, ok := h.replica(g.id)
-		return ok && r.Incarnation == g.incarnation
 	})
 }

@@ -7,35 +7,12 @@ import (
 	"github.com/raftyard/raftyard"
 )
 
-// TestSpares: a disk on which a group is about to begin is spared, and no other.
-func TestSpares(t *testing.T) {
-	s := Start(t, Config{Seed: 6, Nodes: 4, Groups: 1})
-	spared := func() (ids int) {
-		for _, h := range s.w.hosts {
-			if !s.w.dispensable(h.id) {
-				ids |= 1 << h.id
-			}
-		}
-		return ids
-	}
-	s.Until("every node can be done without", func() bool { return spared() == 0 })
-	g := &groupInfo{id: 9, seed: 2, created: true}
-	s.w.groups = append(s.w.groups, g)
-	if got := spared(); got != 1<<2 {
-		t.Errorf("while a group is to begin on node 2 those are spared: %b", got)
-	}
-	g.id, g.incarnation = s.w.groups[0].id, s.w.groups[0].incarnation
-	if got := spared(); got != 0 {
-		t.Errorf("when it has begun those are spared: %b", got)
-	}
-}
-
 // TestBeginsElsewhere: a group is to begin on a node that has just lost its disk, of
 // which its peers have not heard. It never does, so it must come as another one.
 func TestBeginsElsewhere(t *testing.T) {
 	s := Start(t, Config{Seed: 6, Nodes: 3, Groups: 1})
 	const seed = 2 // of the group that comes and goes, if it is up
-	s.Until("its disk can be lost", func() bool { return s.w.dispensable(seed) })
+	s.Until("its disk can be lost", func() bool { return s.w.whole(seed) })
 	s.Isolate(seed)
 	s.Inject(Fault{Kind: Wipe, Node: seed, For: time.Hour})
 	s.Until("its disk is lost", func() bool { return s.w.host(seed).lost })
@@ -55,7 +32,7 @@ func TestWipedOneAfterTheOther(t *testing.T) {
 	s := Start(t, Config{Seed: 8, Nodes: 3, Groups: 2})
 	last := uint64(0)
 	for i, id := range []raftyard.NodeID{2, 1, 3, 3} {
-		s.Until("its disk can be lost", func() bool { return s.w.dispensable(id) })
+		s.Until("its disk can be lost", func() bool { return s.w.whole(id) })
 		res, err := s.Propose(id, 1, aPut())
 		if err != nil {
 			t.Fatal(err)
@@ -66,18 +43,18 @@ func TestWipedOneAfterTheOther(t *testing.T) {
 			return s.w.counts.Returned == i+1 && s.Applied(id, 1) >= last
 		})
 	}
-	s.Until("all is made up for", func() bool { return s.w.dispensable(1) })
+	s.Until("all is made up for", func() bool { return s.w.whole(1) })
 }
 
 // TestOldDirectoryComesBack puts the directory back that a node had before its disk was
 // lost, when it has got its place again: it is refused, and the node gets a third one.
 func TestOldDirectoryComesBack(t *testing.T) {
 	s := Start(t, Config{Seed: 9, Nodes: 3, Groups: 1})
-	s.Until("its disk can be lost", func() bool { return s.w.dispensable(2) })
+	s.Until("its disk can be lost", func() bool { return s.w.whole(2) })
 	s.Inject(Fault{Kind: Revert, Node: 2, N: 1, For: 3 * time.Second})
 	s.Until("the old one runs", func() bool { return s.w.counts.Reverts == 1 })
 	s.Until("it has a third", func() bool { return s.w.counts.Returned == 2 })
-	s.Until("all is made up for", func() bool { return s.w.dispensable(2) })
+	s.Until("all is made up for", func() bool { return s.w.whole(2) })
 }
 
 // TestOnlyFoundingVoterIsWiped takes the disk of one of two nodes that have founded the
@@ -88,8 +65,8 @@ func TestOnlyFoundingVoterIsWiped(t *testing.T) {
 	s.Inject(Fault{Kind: Join, Node: 3})
 	s.Until("a third has joined", func() bool { return !s.w.host(3).unready() })
 	s.Inject(Fault{Kind: Members, Group: 1, N: 7})
-	s.Until("its disk can be lost", func() bool { return s.w.dispensable(1) })
+	s.Until("its disk can be lost", func() bool { return s.w.whole(1) })
 	s.Inject(Fault{Kind: Wipe, Node: 1, For: time.Millisecond})
 	s.Until("it is back", func() bool { return s.w.counts.Returned == 1 })
-	s.Until("all is made up for", func() bool { return s.w.dispensable(1) })
+	s.Until("all is made up for", func() bool { return s.w.whole(1) })
 }

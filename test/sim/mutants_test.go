@@ -19,13 +19,8 @@ func TestMutants(t *testing.T) {
 		t.Run(b.String(), func(t *testing.T) {
 			mutant.Set(b)
 			defer mutant.Set(mutant.None)
-			if b == mutant.InstallNoIntent { // seeds find it by luck
-				wantFoundInInstall(t)
-				fmt.Fprintf(&table, "%-20s script\n", b)
-				return
-			}
-			if b == mutant.WitnessIgnored { // what others must remember cannot be left to dice
-				wantFoundByPeers(t)
+			if wantFound := scripts()[b]; wantFound != nil {
+				wantFound(t)
 				fmt.Fprintf(&table, "%-20s script\n", b)
 				return
 			}
@@ -37,6 +32,7 @@ func TestMutants(t *testing.T) {
 			if r == nil {
 				t.Fatalf("it is not found within %d seeds", seeds)
 			}
+			t.Log(r.Failure)
 			r.draw(t)
 			of := ""
 			if r.LifeCycle {
@@ -46,6 +42,28 @@ func TestMutants(t *testing.T) {
 		})
 	}
 	t.Logf("the seeds that it took to find each planted bug:\n%s", table.String())
+}
+
+// scripts demand that bugs are found that seeds find by luck, or hardly ever: it takes one
+// who is cut off, alone or with others, and is asked just then.
+func scripts() map[mutant.Bug]func(*testing.T) {
+	return map[mutant.Bug]func(*testing.T){
+		mutant.InstallNoIntent:     wantFoundInInstall,
+		mutant.WitnessIgnored:      wantFoundByPeers,
+		mutant.DeleteUnfenced:      wantFoundBy(deletedWhileItGoesOn),
+		mutant.ServeBeforeRegistry: wantFoundBy(servedAfterDeletion),
+	}
+}
+
+// wantFoundBy demands that a script finds a bug.
+func wantFoundBy(script func(*testing.T) error) func(*testing.T) {
+	return func(t *testing.T) {
+		broken := script(t)
+		if broken == nil {
+			t.Fatal("it is not found")
+		}
+		t.Log(broken)
+	}
 }
 
 // wantFoundInInstall demands that a bug is found by losing power while a snapshot is taken

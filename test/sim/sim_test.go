@@ -152,7 +152,7 @@ const (
 // rare is what few seeds may have nothing of, and lucky what many may not.
 func rare() []string {
 	return []string{
-		"Ambushes", "Detached", "Excused", "Failed", "Forced", "Leaves", "Recreate",
+		"Ambushes", "Amid", "Detached", "Excused", "Failed", "Forced", "Leaves", "Recreate",
 		"RequestsLate", "RequestsLost", "Returned", "Reverts", "Rots", "Wipes",
 	}
 }
@@ -161,7 +161,9 @@ func lucky() []string { return []string{"Excused"} }
 
 // alive is what only seeds of TestLifeCycle have.
 func alive() []string {
-	return []string{"Attached", "Detached", "Forced", "Forgotten", "Joins", "Leaves", "Moves"}
+	return []string{
+		"Amid", "Attached", "Detached", "Forced", "Forgotten", "Joins", "Leaves", "Moves",
+	}
 }
 
 // missing names what did not happen, or was not checked, in any of the seeds, which are

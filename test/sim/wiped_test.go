@@ -15,7 +15,7 @@ import (
 // wipeWhole takes the disk of a node, and returns the replica ids that it had.
 func wipeWhole(s *Script, id raftyard.NodeID) (before map[raftyard.GroupID]raftyard.ReplicaID) {
 	s.t.Helper()
-	s.Until("its disk can be lost", func() bool { return s.w.dispensable(id) })
+	s.Until("its disk can be lost", func() bool { return s.w.whole(id) })
 	before = make(map[raftyard.GroupID]raftyard.ReplicaID)
 	for i := range s.w.host(id).seen.Replicas {
 		r := &s.w.host(id).seen.Replicas[i]
@@ -120,7 +120,7 @@ func TestReplacedLeader(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restarted %t", restarted), func(t *testing.T) {
 			s := Start(t, Config{Seed: 3, Nodes: 5, Groups: 1})
-			s.Until("node 1 can be done without", func() bool { return s.w.dispensable(1) })
+			s.Until("node 1 can be done without", func() bool { return s.w.whole(1) })
 			s.Isolate(5)
 			replaceAndLead(s, 1)
 			if restarted {

@@ -63,6 +63,7 @@ type Counts struct {
 	Ambushes  int // nodes that crashed because they got a snapshot
 	Failed    int // syncs that failed
 	Wipes     int // disks that were lost
+	Amid      int // of these, while a group that the node votes in changed its voters
 	Rots      int // disks that lost the end of what was durable
 	Reverts   int // nodes that ran an older copy of their disk
 	Clocks    int // clocks that were set
@@ -93,6 +94,7 @@ func (c *Counts) add(o Counts) {
 	c.Joins, c.Moves = c.Joins+o.Joins, c.Moves+o.Moves
 	c.Attached, c.Detached = c.Attached+o.Attached, c.Detached+o.Detached
 	c.Forgotten, c.Leaves = c.Forgotten+o.Forgotten, c.Leaves+o.Leaves
+	c.Amid += o.Amid
 	c.Checked.Add(o.Checked)
 }
 
