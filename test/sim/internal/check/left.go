@@ -57,7 +57,8 @@ func (c *Checker) Lacking(node raftyard.NodeID, lacks bool) {
 }
 
 // asleep: state machines that the node had before may have left what only they can delete.
-func (n *nodeState) asleep() bool { return n.lacks && n.had }
+// A node whose disk has lost a part cannot tell that it never had any.
+func (n *nodeState) asleep() bool { return n.lacks && (n.had || n.forgot) }
 
 // purged: what belonged to a destroyed replica is deleted.
 //

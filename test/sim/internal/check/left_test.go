@@ -19,6 +19,10 @@ func TestInspected(t *testing.T) {
 			b.bury()
 			b.c.Inspected(3, []Thing{own})
 		}},
+		{"of a node that has never had a state machine", Tidy, func(b *bench) {
+			b.c.Lacking(2, true)
+			b.c.Inspected(2, []Thing{own})
+		}},
 		{"of a replica that is elsewhere", Tidy, func(b *bench) {
 			b.c.Inspected(2, []Thing{own})
 		}},
@@ -26,5 +30,8 @@ func TestInspected(t *testing.T) {
 	b := newBench(t, Config{})
 	b.c.Crashed(3, LostNothing)
 	b.c.Inspected(3, []Thing{own, {What: "a record", Group: benchGroup}})
+	b.c.Lacking(2, true)
+	b.c.Crashed(2, LostSome) // it cannot tell that it has never had one
+	b.c.Inspected(2, []Thing{own})
 	b.none()
 }

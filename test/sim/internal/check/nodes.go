@@ -137,9 +137,10 @@ func (c *Checker) Crashed(node raftyard.NodeID, loss Loss) {
 		s.machine.open = false
 	}
 	if loss == LostSome || loss == LostUnseen {
-		c.anyLoss = true
+		c.anyLoss, n.forgot = true, true
 	}
 	if loss == LostAll {
+		n.forgot = false
 		n.disk++
 		n.shown = nil
 		for _, g := range c.order {

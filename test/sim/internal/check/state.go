@@ -138,6 +138,7 @@ type nodeState struct {
 	loss    Loss // of the last crash
 	lacks   bool // it has no state machines now
 	had     bool // it had some, now or in an earlier start
+	forgot  bool // its disk has lost a part, and with it whether it had some
 	shown   []*replicaState
 	stored  []tomb
 
