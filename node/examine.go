@@ -14,7 +14,7 @@ func (n *Node) Examine() world.Examined {
 	for _, r := range rs {
 		v := world.Replica{
 			Group: r.group, Incarnation: r.incarnation, ID: r.id,
-			Serving: r.serving(), Fault: r.fault(), Lives: r.lives,
+			Serving: r.serving(), Fault: r.fault(), Broken: r.machine.fault(), Lives: r.lives,
 			Applied: r.applied.Load(), LogOnly: r.machine.isLogOnly(),
 			Asleep: r.machine.isLogOnly() && !r.meta.Floor.ownsState(),
 			State:  r.meta.State, Log: r.log,

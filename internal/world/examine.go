@@ -31,6 +31,9 @@ type Replica struct {
 	Serving bool
 	Fault   error
 
+	// Broken is why its state machine has failed, if it has. The replica may go on without.
+	Broken error
+
 	// Lives is how often the replica was opened again since the node has started. Each
 	// time its state machine begins anew, where it is durable.
 	Lives int

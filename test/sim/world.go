@@ -165,7 +165,7 @@ func newWorld(cfg Config) (*World, error) {
 	w.turns = turns.New(turns.Config{
 		Dice: newDice(cfg.Seed, streamTurns), Policy: w.setup.policy, AfterTurn: w.afterTurn,
 	})
-	w.check = check.New(check.Config{Now: w.turns.Time})
+	w.check = check.New(check.Config{Now: w.turns.Time, Brittle: cfg.Bare})
 	w.net = simnet.New(simnet.Config{
 		Scheduler: w.turns, Dice: newDice(cfg.Seed, streamNetwork), Trace: w.trace,
 		Latency: w.setup.latency, DeadAfter: w.setup.deadAfter, Sent: w.sent,

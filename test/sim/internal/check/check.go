@@ -25,6 +25,9 @@ type Config struct {
 	// replicas have passed them. Default: 4096.
 	Keep uint64
 
+	// Brittle: state machines may fail though nothing was lost.
+	Brittle bool
+
 	// MaxViolations is how many are kept; more are only counted. Default: 16.
 	MaxViolations int
 }

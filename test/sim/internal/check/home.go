@@ -21,7 +21,7 @@ func (c *Checker) checkHome(s *replicaState, n *nodeState) {
 // checkServing looks at replicas that are stopped, or that serve and must not.
 //
 // Rule 14, [Quarantine]: a replica that has lost something influences nobody; and
-// none is stopped while no disk has lost anything.
+// none is stopped, nor its state machine, while no disk has lost anything.
 func (c *Checker) checkServing(s *replicaState, r *Replica) {
 	switch {
 	case r.Serving && s.dead:
@@ -30,5 +30,7 @@ func (c *Checker) checkServing(s *replicaState, r *Replica) {
 		c.fail(Quarantine, "%v serves, though it has lost what it had promised to keep", s)
 	case !r.Serving && r.Fault != nil && !s.excused && !c.anyLoss && !s.dead:
 		c.fail(Quarantine, "%v is stopped, though nothing was lost: %v", s, r.Fault)
+	case r.Broken != nil && !c.cfg.Brittle && !s.excused && !c.anyLoss && !s.dead:
+		c.fail(Quarantine, "the state machine of %v has failed, though nothing was lost: %v", s, r.Broken)
 	}
 }

@@ -328,6 +328,10 @@ func TestIdentity(t *testing.T) {
 			b.r(3).Serving, b.r(3).Fault = false, errors.New("broken")
 			b.step(3)
 		}},
+		{"loses its state machine though nothing was lost", Quarantine, func(b *bench) {
+			b.r(3).Broken = errors.New("broken")
+			b.step(3)
+		}},
 		{"sends though it is stopped", Quarantine, func(b *bench) {
 			b.c.Excuse(b.identity(3))
 			b.r(3).Serving, b.r(3).Fault = false, errors.New("broken")
