@@ -69,12 +69,23 @@ func openSequenceNote(files vfs.FS, path string, id Identity) (*sequenceNote, er
 	if id.Boot == 0 {
 		err = errors.Join(n.write(0), n.write(0), files.SyncDir(filepath.Dir(path)))
 	} else {
-		err = n.read()
+		err = n.readAgain()
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
 	}
 	return n, nil
+}
+
+// readAgain reads the note, and makes what it has read durable: after a sync that failed,
+// the next process may find what the disk does not have, and a note in the other place,
+// cut off by a power failure, would leave none.
+func (n *sequenceNote) readAgain() error {
+	if err := n.read(); err != nil {
+		return err
+	}
+	n.turn = 1 - n.turn // the place that counts
+	return n.write(n.noted)
 }
 
 func (n *sequenceNote) read() error {
