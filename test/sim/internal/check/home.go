@@ -31,6 +31,7 @@ func (c *Checker) checkServing(s *replicaState, r *Replica) {
 	case !r.Serving && r.Fault != nil && !s.excused && !c.anyLoss && !s.dead:
 		c.fail(Quarantine, "%v is stopped, though nothing was lost: %v", s, r.Fault)
 	case r.Broken != nil && !c.cfg.Brittle && !s.excused && !c.anyLoss && !s.dead:
-		c.fail(Quarantine, "the state machine of %v has failed, though nothing was lost: %v", s, r.Broken)
+		c.fail(Quarantine, "the state machine of %v has failed, though nothing was lost: %v",
+			s, r.Broken)
 	}
 }

@@ -90,6 +90,7 @@ type home struct {
 // A sight is what was last seen of a replica.
 type sight struct {
 	serving bool
+	broken  bool // its state machine
 	lives   int
 	role    group.RaftRole
 	term    uint64
@@ -109,7 +110,7 @@ type sight struct {
 
 func sightOf(r *Replica, log Log) sight {
 	s := sight{
-		serving: r.Serving, lives: r.Lives,
+		serving: r.Serving, broken: r.Broken != nil, lives: r.Lives,
 		role: r.Role, term: r.Term, vote: r.Vote, leader: r.Leader,
 		commit: r.Commit, first: r.First, last: r.Last, handed: r.HandedTo,
 		applied: r.Applied, members: r.State.Index, epoch: r.State.Descriptor.Epoch,
