@@ -31,8 +31,13 @@ type claim struct {
 	from raftyard.NodeID
 }
 
-// claimsAtOnce is about how many claims is asked at the same time.
-const claimsAtOnce = 64
+const (
+	// maxClaims bounds the claims that are open at the same time. More are dropped; the
+	// messages come again.
+	maxClaims = 4096
+	// claimsAtOnce is about how many claims is asked at the same time.
+	claimsAtOnce = 64
+)
 
 func newClaims(n *Node) *claims {
 	return &claims{
@@ -43,21 +48,21 @@ func newClaims(n *Node) *claims {
 // add takes a claim up, and reports whether there was room. It never waits.
 func (c *claims) add(env *transport.Envelope) bool {
 	c.mu.Lock()
-	_, known := c.open[env.Group]
-	room := known || len(c.open) < maxWanted
-	if room && !known {
-		c.open[env.Group] = claim{creation: creation{
-			group: env.Group, incarnation: env.Incarnation, id: env.To.Replica,
-		}, from: env.From.Node}
+	defer c.mu.Unlock()
+	if _, known := c.open[env.Group]; known {
+		return true
 	}
-	c.mu.Unlock()
-	if room && !known {
-		select {
-		case c.wake <- struct{}{}:
-		default:
-		}
+	if len(c.open) >= maxClaims {
+		return false
 	}
-	return room
+	c.open[env.Group] = claim{creation: creation{
+		group: env.Group, incarnation: env.Incarnation, id: env.To.Replica,
+	}, from: env.From.Node}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+	return true
 }
 
 // run looks into claims until the node stops.

@@ -14,14 +14,9 @@ import (
 	"github.com/raftyard/raftyard/transport"
 )
 
-const (
-	// maxWanted bounds the replicas that messages ask for at the same time. More
-	// are dropped; the messages come again.
-	maxWanted = 4096
-	// reconcileEvery is how often the registry is compared with what is here
-	// though nothing has told of a change.
-	reconcileEvery = time.Second
-)
+// reconcileEvery is how often the registry is compared with what is here though nothing has
+// told of a change.
+const reconcileEvery = time.Second
 
 // lifecycle makes and destroys replicas: on a first message, as the registry
 // says, or on proof that a replica is removed. One goroutine does it, in rounds;
