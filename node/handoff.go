@@ -29,7 +29,7 @@ func (n *Node) handOff() {
 		if len(asks) == handoffBatch {
 			break // the rest in the next round, or those that are still at it
 		}
-		if r.serving() && n.movable(r, live) {
+		if n.movable(r, live) {
 			asks = append(asks, func() { n.handOffTo(n.running, r) })
 		}
 	}
@@ -75,7 +75,7 @@ func (n *Node) movable(r *replica, live map[raftyard.NodeID]uint64) bool {
 func (n *Node) countMovable() (count int) {
 	live := n.liveBoots()
 	for _, r := range n.allReplicas() {
-		if r.serving() && n.movable(r, live) {
+		if n.movable(r, live) {
 			count++
 		}
 	}
