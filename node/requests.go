@@ -19,8 +19,8 @@ const (
 	askNode        uint8 = 6  // → nodeReport
 	askGroups      uint8 = 7  // first group, limit → replica reports
 	askHolding     uint8 = 8  // group, incarnation, version → holding
-	askForget      uint8 = 10 // group, version → nothing
 	askKnown       uint8 = 9  // node → what is known of its directory
+	askForget      uint8 = 10 // group, version → nothing
 	askDirectories uint8 = 11 // → hearsay
 
 	// Those that have to do with replicas without a state machine.
@@ -31,8 +31,8 @@ const (
 	// Those that have to do with replicas in quarantine.
 	askRetry   uint8 = 30 // group, incarnation → ReplicaStatus
 	askRebuild uint8 = 31 // group, incarnation → ReplicaStatus
-	askFaulty  uint8 = 33 // first group, limit → replica reports
 	askSkip    uint8 = 32 // group, incarnation, index → nothing, when that is committed
+	askFaulty  uint8 = 33 // first group, limit → replica reports
 
 	askDisk uint8 = 40 // → condition of the disk
 
