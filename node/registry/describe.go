@@ -34,6 +34,9 @@ func Describe(data []byte) string {
 		return fmt.Sprintf("node %v goes on with directory %v instead of %v", c.ID, c.New, c.Old)
 	case ForgetGroup:
 		return fmt.Sprintf("forget group %v (incarnation %v)", c.ID, c.Incarnation)
+	case Reached:
+		return fmt.Sprintf("group %v has come to the members of version %d (incarnation %v)",
+			c.ID, c.Version, c.Incarnation)
 	default:
 		return fmt.Sprintf("a command of %d bytes", len(data))
 	}

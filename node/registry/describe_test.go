@@ -23,6 +23,7 @@ func TestDescribe(t *testing.T) {
 		{EncodeWantMembers(WantMembers{ID: 7, Voters: nodes}), "group 7 wants voters 1,2"},
 		{EncodeSetNode(SetNode{Node: Node{ID: 3, Peer: "a:1"}}), `node 3: peer "a:1"`},
 		{EncodeSetNodeState(SetNodeState{ID: 3, State: NodeDrained}), "node 3 is drained"},
+		{EncodeReached(Reached{ID: 7, Version: 9}), "group 7 has come to the members of version 9"},
 		{EncodeReplaceStore(ReplaceStore{ID: 3}), "node 3 goes on with directory"},
 		{[]byte{99}, "unreadable, 1 bytes"},
 		{nil, "unreadable, 0 bytes"},
