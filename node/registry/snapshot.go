@@ -29,7 +29,7 @@ import (
 // there or in another place is noticed like a bit that is flipped. The stream
 // ends with the end frame: what comes after it is an error.
 const (
-	snapshotFormat = 4 // the formats before are still read; a node has less
+	snapshotFormat = 4 // those before are still read; their records have less
 
 	frameHead   = 1
 	frameNodes  = 2
