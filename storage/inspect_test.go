@@ -1,10 +1,8 @@
 package storage
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,41 +12,13 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard/internal/vfs"
+	"github.com/raftyard/raftyard/internal/vfs/vfstest"
 )
-
-// filesOf tells everything about the files below a directory.
-func filesOf(t *testing.T, dir string) []string {
-	t.Helper()
-	var all []string
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := e.Info()
-		if err != nil {
-			return err
-		}
-		line := fmt.Sprint(path, info.Mode(), info.Size(), info.ModTime())
-		if info.Mode().IsRegular() {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			line += fmt.Sprintf(" %x", sha256.Sum256(b))
-		}
-		all = append(all, line)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
 
 // inspect inspects a directory, which must be the same afterwards, and calls fn with it.
 func inspect(t *testing.T, dir string, fn func(*Inspection)) {
 	t.Helper()
-	before := filesOf(t, dir)
+	before := vfstest.Tree(t, dir)
 	i, err := Inspect(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +27,7 @@ func inspect(t *testing.T, dir string, fn func(*Inspection)) {
 	if err := i.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(before, filesOf(t, dir)) {
+	if !slices.Equal(before, vfstest.Tree(t, dir)) {
 		t.Error("the inspection has changed the directory")
 	}
 }

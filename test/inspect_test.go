@@ -3,10 +3,6 @@
 package test
 
 import (
-	"crypto/sha256"
-	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -17,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/vfs/vfstest"
 	"github.com/raftyard/raftyard/test/cluster"
 )
 
@@ -41,7 +38,7 @@ func TestInspectWritesNothing(t *testing.T) {
 	n.Kill()
 	l.end()
 	program := readOnly(t, n.Dir())
-	before := everything(t, n.Dir())
+	before := vfstest.Tree(t, n.Dir())
 	for _, what := range [][]string{
 		{"verify"}, {"groups"}, {"log", "1"}, {"log", "0"}, {"state", "1"}, {"state", "0"},
 	} {
@@ -60,7 +57,7 @@ func TestInspectWritesNothing(t *testing.T) {
 			t.Errorf("inspect says %s", out)
 		}
 	}
-	if after := everything(t, n.Dir()); !slices.Equal(before, after) {
+	if after := vfstest.Tree(t, n.Dir()); !slices.Equal(before, after) {
 		t.Error("something in the directory has changed")
 	}
 	restoreModes(t, n.Dir())
@@ -115,43 +112,4 @@ func setModes(t *testing.T, dir string, dirs, files os.FileMode) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// everything tells what there is in a directory: names, modes, sizes, times and contents.
-func everything(t *testing.T, dir string) []string {
-	t.Helper()
-	var all []string
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := e.Info()
-		if err != nil {
-			return err
-		}
-		line := fmt.Sprint(path, info.Mode(), info.Size(), info.ModTime())
-		if !e.IsDir() {
-			sum, err := sumOf(path)
-			if err != nil {
-				return err
-			}
-			line += sum
-		}
-		all = append(all, line)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
-func sumOf(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	h := sha256.New()
-	_, err = io.Copy(h, f)
-	return fmt.Sprintf(" %x", h.Sum(nil)), errors.Join(err, f.Close())
 }

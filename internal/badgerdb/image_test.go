@@ -1,7 +1,6 @@
 package badgerdb
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
+
+	"github.com/raftyard/raftyard/internal/vfs/vfstest"
 )
 
 // content is what a database shows: its pairs, with their versions, by key.
@@ -93,35 +94,6 @@ func churn(t *testing.T, db *DB, dice *rand.Rand, commits int) {
 	}
 }
 
-// stateOf tells each file of a directory: name, size, time and content.
-func stateOf(t *testing.T, dir string) []string {
-	t.Helper()
-	var all []string
-	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := os.Lstat(path)
-		if err != nil {
-			return err
-		}
-		line := fmt.Sprintf("%s %v %d %v", path, info.Mode(), info.Size(), info.ModTime())
-		if info.Mode().IsRegular() {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			line += fmt.Sprintf(" %x", sha256.Sum256(b))
-		}
-		all = append(all, line)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
 func TestImageShowsWhatTheDatabaseShows(t *testing.T) {
 	for _, profile := range []Profile{Log, State} {
 		t.Run(profile.String(), func(t *testing.T) {
@@ -140,12 +112,12 @@ func TestImageShowsWhatTheDatabaseShows(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, dir := range []Options{killed, o} {
-					before := stateOf(t, dir.Dir)
+					before := vfstest.Tree(t, dir.Dir)
 					if got := imageContent(t, dir); !slices.Equal(got, want) {
 						t.Errorf("round %d: the image of %s shows %d pairs, the database %d",
 							round, dir.Dir, len(got), len(want))
 					}
-					if after := stateOf(t, dir.Dir); !slices.Equal(before, after) {
+					if after := vfstest.Tree(t, dir.Dir); !slices.Equal(before, after) {
 						t.Errorf("reading %s has changed it", dir.Dir)
 					}
 				}
@@ -159,9 +131,9 @@ func copyKilled(t *testing.T, from, to string) {
 	t.Helper()
 	wait := newDeadline(t)
 	for {
-		before := stateOf(t, from)
+		before := vfstest.Tree(t, from)
 		err := os.CopyFS(to, os.DirFS(from))
-		if err == nil && slices.Equal(before, stateOf(t, from)) {
+		if err == nil && slices.Equal(before, vfstest.Tree(t, from)) {
 			return
 		}
 		if err := os.RemoveAll(to); err != nil {
