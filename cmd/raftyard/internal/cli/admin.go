@@ -6,40 +6,29 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/client"
 )
 
 func (a *app) leaderCommand() *cobra.Command {
-	var to nodeIDs
 	transfer := &cobra.Command{
 		Use:     "transfer ID",
 		Short:   "Hand the leadership of a group to a node",
 		Example: "  raftyard leader transfer 7 --to 2",
-		Args:    wantArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := groupArg(args[0])
-			if err != nil {
-				return err
-			}
-			if len(to) != 1 {
-				return usageError{fmt.Errorf("--to takes one node id, got %q", to.String())}
-			}
-			return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
-				done, err := c.TransferLeader(ctx, id, to[0])
-				if err != nil {
-					return err
-				}
-				return a.show(view{
-					data:  done,
-					names: []string{done.Leader.String()},
-					text:  fmt.Sprintf("group %s is led by node %s\n", done.Group, done.Leader),
-				})
-			})
-		},
 	}
-	transfer.Flags().Var(&to, "to", "the node that shall lead (needed)")
-	mustBeGiven(transfer, "to")
-	a.completeNodeFlag(transfer, "to")
+	a.onNode(transfer, "to", "the node that shall lead (needed)", func(
+		ctx context.Context, c *client.Client, id raftyard.GroupID, to raftyard.NodeID,
+	) error {
+		done, err := c.TransferLeader(ctx, id, to)
+		if err != nil {
+			return err
+		}
+		return a.show(view{
+			data:  done,
+			names: []string{done.Leader.String()},
+			text:  fmt.Sprintf("group %s is led by node %s\n", done.Group, done.Leader),
+		})
+	})
 	cmd := parent("leader", "Move leadership", a.completeGroup(transfer))
 	a.flags.add(cmd, a.env)
 	return cmd

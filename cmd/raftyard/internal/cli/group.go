@@ -252,6 +252,31 @@ func (a *app) groupCreateCommand() *cobra.Command {
 	return cmd
 }
 
+// onNode completes a command on a group and on the one node that a flag, which must be
+// given, names. act does it and shows what has come of it.
+func (a *app) onNode(cmd *cobra.Command, flag, usage string, act func(
+	context.Context, *client.Client, raftyard.GroupID, raftyard.NodeID,
+) error,
+) {
+	var at nodeIDs
+	cmd.Args = wantArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		id, err := groupArg(args[0])
+		if err != nil {
+			return err
+		}
+		if len(at) != 1 {
+			return usageError{fmt.Errorf("--%s takes one node id, got %q", flag, at.String())}
+		}
+		return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
+			return act(ctx, c, id, at[0])
+		})
+	}
+	cmd.Flags().Var(&at, flag, usage)
+	mustBeGiven(cmd, flag)
+	a.completeNodeFlag(cmd, flag)
+}
+
 // mustBeGiven makes a flag of cmd obligatory.
 func mustBeGiven(cmd *cobra.Command, flag string) {
 	// It fails only for a flag that is not there.

@@ -164,28 +164,16 @@ func (a *app) learnerCommand(cmd *cobra.Command, usage string, change func(
 	*client.Client, context.Context, raftyard.GroupID, raftyard.NodeID,
 ) (*client.Group, error),
 ) *cobra.Command {
-	var on nodeIDs
-	cmd.Args = wantArgs
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		id, err := groupArg(args[0])
+	a.onNode(cmd, "node", usage, func(
+		ctx context.Context, c *client.Client, id raftyard.GroupID, at raftyard.NodeID,
+	) error {
+		g, err := a.watching(ctx, c, id, func() (*client.Group, error) {
+			return change(c, ctx, id, at)
+		})
 		if err != nil {
 			return err
 		}
-		if len(on) != 1 {
-			return usageError{fmt.Errorf("--node takes one node id, got %q", on.String())}
-		}
-		return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
-			g, err := a.watching(ctx, c, id, func() (*client.Group, error) {
-				return change(c, ctx, id, on[0])
-			})
-			if err != nil {
-				return err
-			}
-			return a.show(groupView(g))
-		})
-	}
-	cmd.Flags().Var(&on, "node", usage)
-	mustBeGiven(cmd, "node")
-	a.completeNodeFlag(cmd, "node")
+		return a.show(groupView(g))
+	})
 	return cmd
 }

@@ -44,32 +44,20 @@ func (a *app) replicaAction(cmd *cobra.Command, act func(
 	context.Context, *client.Client, raftyard.GroupID, raftyard.NodeID,
 ) (*client.Replica, error),
 ) *cobra.Command {
-	var on nodeIDs
-	cmd.Args = wantArgs
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		id, err := groupArg(args[0])
+	a.onNode(cmd, "node", "the node that has the replica (needed)", func(
+		ctx context.Context, c *client.Client, id raftyard.GroupID, at raftyard.NodeID,
+	) error {
+		r, err := act(ctx, c, id, at)
 		if err != nil {
 			return err
 		}
-		if len(on) != 1 {
-			return usageError{fmt.Errorf("--node takes one node id, got %q", on.String())}
+		text := fmt.Sprintf("replica %s of group %s on node %s is up\n", r.Replica, id, r.Node)
+		if r.Quarantine != nil {
+			text = fmt.Sprintf("replica %s of group %s on node %s is in quarantine: %s\n",
+				r.Replica, id, r.Node, r.Quarantine.Detail)
 		}
-		return a.ask(cmd, func(ctx context.Context, c *client.Client) error {
-			r, err := act(ctx, c, id, on[0])
-			if err != nil {
-				return err
-			}
-			text := fmt.Sprintf("replica %s of group %s on node %s is up\n", r.Replica, id, r.Node)
-			if r.Quarantine != nil {
-				text = fmt.Sprintf("replica %s of group %s on node %s is in quarantine: %s\n",
-					r.Replica, id, r.Node, r.Quarantine.Detail)
-			}
-			return a.show(view{data: r, names: []string{r.Replica.String()}, text: text})
-		})
-	}
-	cmd.Flags().Var(&on, "node", "the node that has the replica (needed)")
-	mustBeGiven(cmd, "node")
-	a.completeNodeFlag(cmd, "node")
+		return a.show(view{data: r, names: []string{r.Replica.String()}, text: text})
+	})
 	return a.completeGroup(cmd)
 }
 
