@@ -38,10 +38,10 @@ func (r *Replica) Ready() Output {
 	r.noteProposed(rd.Entries, changed, batches)
 	var out Output
 	out.Leader = r.observe(rd)
-	skipAt := r.noteSkips(rd.Entries)
 	if !raft.IsEmptySnap(rd.Snapshot) {
 		out.Install = r.install(rd.Snapshot)
 	}
+	skipAt := r.noteSkips(rd.Entries) // those behind a snapshot stay
 	out.Apply = r.collect(rd.CommittedEntries)
 	out.Save = r.save(rd, r.state.Index != before, skipAt)
 	out.Removed = r.checkRemoved()

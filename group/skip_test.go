@@ -151,3 +151,50 @@ func TestUnreadableEntryStopsTheMachine(t *testing.T) {
 		t.Errorf("replica 3 skips %v, want the entry at %d", got.skips, index)
 	}
 }
+
+// TestSkipBehindASnapshot has raft accept a snapshot and entries behind it, with a skip,
+// in one step.
+func TestSkipBehindASnapshot(t *testing.T) {
+	e := newEnv(t)
+	e.found(testDescriptor(voters(3)...))
+	leader, m := e.member(1), e.member(3)
+	e.crash(m)
+	e.must(leader.r.Campaign())
+	e.stabilize()
+	e.must(leader.r.Propose(Proposal{Data: []byte("a")}))
+	e.stabilize()
+	e.must(e.snapshot(leader, 0))
+	snap, err := leader.log.Snapshot()
+	e.must(err)
+	cut := snap.GetMetadata().GetIndex()
+	e.must(leader.r.Propose(Proposal{Data: []byte("bad")}))
+	e.stabilize()
+	e.must(leader.r.ProposeSkip(cut+1, "skip"))
+	e.stabilize()
+	entries, err := leader.log.Entries(cut+1, cut+3, 1<<20)
+	e.must(err)
+	e.start(m)
+	from := func(typ raftpb.MessageType) *raftpb.Message {
+		return &raftpb.Message{
+			Type: &typ, From: new(uint64(1)), To: new(uint64(3)), Term: new(uint64(2)),
+		}
+	}
+	msg := from(raftpb.MsgSnap)
+	msg.Snapshot = snap
+	e.must(m.r.Step(msg))
+	msg = from(raftpb.MsgApp)
+	msg.Index, msg.LogTerm, msg.Commit = new(cut), new(uint64(2)), new(cut+2)
+	msg.Entries = entries
+	e.must(m.r.Step(msg))
+	both := false
+	e.observe = func(_ *member, out Output) {
+		both = both || out.Install != nil && out.Save != nil && len(out.Save.Entries) == 2
+	}
+	e.stabilize(3)
+	if !both {
+		t.Fatal("snapshot and entries came in two steps")
+	}
+	if got := m.list.items; !slices.Equal(got, []string{"a"}) {
+		t.Errorf("applied %q, want a", got)
+	}
+}

@@ -234,6 +234,7 @@ func (w *worker) installed(r *replica, fl floor) {
 	u := storage.Update{Reset: true, Snapshot: r.out.Install.Snapshot}
 	if save != nil {
 		u.HardState, u.Entries = save.HardState, save.Entries
+		r.meta.SkipAt = max(r.meta.SkipAt, save.SkipAt)
 		if save.State != nil {
 			r.meta.State = *save.State
 		}
