@@ -135,6 +135,7 @@ func (l *lifecycle) reopenOne(old *replica, how *reopening) error {
 	}
 	r := n.newReplica(st)
 	r.events, r.machine.careful = old.events, how.careful
+	r.old = old.old // it comes from the same disk
 	r.attempts.Store(old.attempts.Load())
 	r.lives = old.lives + 1
 	r.note("opened again")
