@@ -136,6 +136,8 @@ func OpenStore(o StoreOptions) (*Store, error) {
 		return nil, fmt.Errorf("%w: %w", ErrLocked, err)
 	case errors.Is(err, badgerdb.ErrDamaged):
 		return nil, fmt.Errorf("%w: %w", ErrStoreDamaged, err)
+	case errors.Is(err, badgerdb.ErrFailed):
+		return nil, fmt.Errorf("kv: open: %w: %w", ErrFailed, err)
 	case err != nil:
 		return nil, fmt.Errorf("kv: open: %w", err)
 	}

@@ -113,6 +113,8 @@ func (s *Store) open() error {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	case errors.Is(err, badgerdb.ErrLocked):
 		return fmt.Errorf("%w: %w", ErrLocked, err)
+	case errors.Is(err, badgerdb.ErrFailed):
+		return fmt.Errorf("%w: %w", ErrFailed, err)
 	case err != nil:
 		return err
 	}

@@ -2,6 +2,7 @@ package badgerdb
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"syscall"
 	"testing"
@@ -20,6 +21,10 @@ func TestAccessIsNoDamage(t *testing.T) {
 		if len(l.found) != 0 || !errors.Is(l.access, cause) {
 			t.Errorf("%v becomes %v and %v, want no finding", cause, l.found, l.access)
 		}
+	}
+	failed := fmt.Errorf("%w: sync: %w", ErrFailed, syscall.EIO)
+	if err := damaged("x", failed); errors.Is(err, ErrDamaged) || !errors.Is(err, syscall.EIO) {
+		t.Errorf("a sync that fails becomes %v, want no ErrDamaged", err)
 	}
 	for _, cause := range []error{syscall.EIO, syscall.EISDIR, errors.New("unreadable")} {
 		if err := damaged("x", cause); !errors.Is(err, ErrDamaged) {

@@ -26,8 +26,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -291,14 +293,19 @@ func Open(o Options) (*DB, error) {
 	return db, nil
 }
 
-// openBadger turns what Badger panics with, on this goroutine, into an error.
+// openBadger turns what Badger panics with, on this goroutine, into an error. When the disk
+// could not do what was asked, Badger says so in the text alone: it drops the cause.
 func openBadger(o badger.Options) (db *badger.DB, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			db, err = nil, fmt.Errorf("%w: badger: %v", ErrDamaged, p)
 		}
 	}()
-	return badger.OpenManaged(o)
+	db, err = badger.OpenManaged(o)
+	if err != nil && strings.Contains(err.Error(), syscall.EIO.Error()) {
+		err = fmt.Errorf("%w: %w", ErrFailed, err)
+	}
+	return db, err
 }
 
 // Close flushes and closes the database. A compaction that is going on is

@@ -145,7 +145,7 @@ func isAccess(err error) bool {
 // damaged returns what is wrong with a file as [ErrDamaged], unless it is not the file that
 // is wrong.
 func damaged(name string, err error) error {
-	if isAccess(err) {
+	if isAccess(err) || errors.Is(err, ErrFailed) {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrDamaged, name, err)

@@ -304,7 +304,7 @@ func (l *loading) openTable(id uint64, c options.CompressionType) (*table.Table,
 func (m *Image) Close() error {
 	var errs []error
 	for _, f := range m.files {
-		errs = append(errs, f.Close(-1))
+		errs = append(errs, closeMapped(f))
 	}
 	m.files, m.levels, m.wal = nil, nil, nil
 	if m.unlock != nil {

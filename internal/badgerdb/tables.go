@@ -91,12 +91,23 @@ func namedTables(f files, m badger.Manifest) (uint64, error) {
 func tableVersion(dir string, id uint64, c options.CompressionType) (version uint64, err error) {
 	t, file, err := openTable(dir, id, c)
 	if file != nil {
-		defer func() { err = errors.Join(err, file.Close(-1)) }()
+		defer func() { err = errors.Join(err, closeMapped(file)) }()
 	}
 	if err != nil {
 		return 0, err
 	}
 	return t.MaxVersion(), nil
+}
+
+// closeMapped closes a file that was read. That syncs it, since a process before this one
+// may have written it; and a sync that fails says nothing of what is in the file.
+func closeMapped(file *z.MmapFile) error {
+	err := file.Sync()
+	if err != nil {
+		err = fmt.Errorf("%w: sync %s: %w", ErrFailed, file.Fd.Name(), err)
+	}
+	// Its own Close hides what the cause of an error is, and lets go of nothing after one.
+	return errors.Join(err, z.Munmap(file.Data), file.Fd.Close())
 }
 
 // openTable opens a table to be read and verifies the checksums of all its blocks. The
