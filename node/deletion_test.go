@@ -190,7 +190,7 @@ func TestForcedDeletionOfAMajorityThatIsCutOff(t *testing.T) {
 // it has begun, before the seed is back.
 func TestDeletionOfWhatNeverBegan(t *testing.T) {
 	c := newCluster(t, 3)
-	c.leader(0)
+	c.awaitReady(1, 2, 3) // a founder that is not known yet could wait for node 3
 	seed := c.nodes[3].ownStore()
 	c.eventually("node 3 is registered", func() bool {
 		rec, _ := c.nodes[1].registry.Node(3)

@@ -172,7 +172,7 @@ func TestRemovedWhileAway(t *testing.T) {
 // the others must hold the data all the same.
 func TestGroupGrowsThoughAVoterIsDown(t *testing.T) {
 	c := newCluster(t, 3)
-	c.leader(0)
+	c.awaitReady(1, 2, 3) // a founder that is not known yet could wait for node 3
 	c.close(3)
 	c.create(1, 1, 2, 3)
 	c.add(1, 1, "a")
