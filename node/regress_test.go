@@ -57,8 +57,11 @@ type hookedSnapshot struct {
 	c *cluster
 }
 
-// WriteTo panics if the test wants it to.
+// WriteTo waits or panics if the test wants it to.
 func (s hookedSnapshot) WriteTo(w io.Writer) (int64, error) {
+	if hook := s.c.onWriteTo.Load(); hook != nil {
+		(*hook)()
+	}
 	if s.c.panicInWriteTo.Load() {
 		panic("in WriteTo")
 	}
@@ -69,6 +72,7 @@ func (s hookedSnapshot) WriteTo(w io.Writer) (int64, error) {
 type hooks struct {
 	onOpen         atomic.Pointer[func(env group.Env)]
 	onApply        atomic.Pointer[func(env group.Env, word string)]
+	onWriteTo      atomic.Pointer[func()]
 	panicInWriteTo atomic.Bool
 	badSource      atomic.Uint64 // the node whose state machines give no snapshot
 	destroyed      atomic.Int32

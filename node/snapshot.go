@@ -250,6 +250,7 @@ func (w *worker) endSnapshot(r *replica, res snapshotResult) {
 	r.schedule(false)
 	r.tellSnapshot(res)
 	w.rebuild(r)
+	w.maybeSnapshot(r) // of what came meanwhile: nothing may follow for long
 }
 
 // tellSnapshot tells those who asked for the snapshot how it went.
