@@ -89,7 +89,7 @@ func (w *World) measure() {
 			return // nobody has the state that it needs
 		}
 		w.check.Measured(fmt.Sprintf("the log of group %d on node %d", r.Group, h.id),
-			logLength(r), mostEntries(r))
+			logLength(r), w.mostEntries(h, r))
 	})
 	for _, h := range w.hosts {
 		if h.examine == nil || h.lost {

@@ -354,10 +354,15 @@ func (h *host) look() {
 	}
 	for i := range h.seen.Replicas {
 		if r := &h.seen.Replicas[i]; h.broken && r.Fault != nil {
-			h.w.check.Excuse(check.Identity{
-				Group: r.Group, Incarnation: r.Incarnation, Replica: r.ID, Node: h.id,
-			})
+			h.w.check.Excuse(h.identity(r))
 		}
+	}
+}
+
+// identity names a replica that the node has.
+func (h *host) identity(r *world.Replica) check.Identity {
+	return check.Identity{
+		Group: r.Group, Incarnation: r.Incarnation, Replica: r.ID, Node: h.id,
 	}
 }
 

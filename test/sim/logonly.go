@@ -42,7 +42,7 @@ func (w *World) untidy() (what string) {
 		case r.Role == group.Leader && of.voter != "":
 			what = fmt.Sprintf("group %d is led from node %d without a state machine, %s has one",
 				r.Group, h.id, of.voter)
-		case logLength(r) > mostEntries(r) && of.any != "":
+		case logLength(r) > w.mostEntries(h, r) && of.any != "":
 			what = fmt.Sprintf("group %d has a log of %d entries on node %d, and the state for "+
 				"cutting it is with %s", r.Group, logLength(r), h.id, of.any)
 		}
@@ -74,10 +74,14 @@ func (w *World) holders() map[raftyard.GroupID]holder {
 	return holders
 }
 
-// logLength is the number of entries in a log, and mostEntries what it may be at rest.
+// logLength is the number of entries in a log.
 func logLength(r *world.Replica) int64 { return int64(r.Last + 1 - firstOf(r)) }
 
-func mostEntries(r *world.Replica) int64 {
+// mostEntries is what that number may be at rest: a window for followers, and before it
+// what comes between two snapshots, or, where that is more, what the state machine has
+// not made durable.
+func (w *World) mostEntries(h *host, r *world.Replica) int64 {
 	d := &r.State.Descriptor
-	return int64(d.SnapshotEntries + d.TrailingEntries + maxSurplus)
+	unsynced := w.check.Unsynced(h.identity(r), r.Last)
+	return int64(max(d.SnapshotEntries, unsynced) + d.TrailingEntries + maxSurplus)
 }

@@ -87,6 +87,7 @@ func newWatched(
 		return nil, fmt.Errorf("applied index: %w", err)
 	}
 	c.MachineOpened(w.id, w.index)
+	c.MachineDurable(w.id, w.index)
 	return watchedDurable{w, d}, nil
 }
 

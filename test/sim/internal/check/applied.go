@@ -13,6 +13,7 @@ type machine struct {
 	open    bool
 	index   uint64 // of the last command that it has applied
 	durable uint64 // up to here it has said that it is durable
+	syncs   bool   // it has said so since it was opened: it keeps its state on disk
 }
 
 // A sequence is what a group's state machines apply: one list for all of them.
@@ -102,7 +103,18 @@ func (c *Checker) MachineDurable(id Identity, index uint64) {
 		c.fail(Bounds, "%v: the state machine says that %d is durable, it was %d, applied is %d",
 			s, index, m.durable, m.index)
 	}
-	m.durable = max(m.durable, index)
+	m.durable, m.syncs = max(m.durable, index), true
+}
+
+// Unsynced returns how many entries of a log that ends at last a replica's state machine
+// needs from it after a crash: those behind the index that it has made durable. It is
+// zero for a state machine that keeps no state on disk.
+func (c *Checker) Unsynced(id Identity, last uint64) uint64 {
+	m := &c.replica(id).machine
+	if !m.syncs || last < m.durable {
+		return 0
+	}
+	return last - m.durable
 }
 
 // Restored tells that a state machine was replaced by a snapshot of an index.

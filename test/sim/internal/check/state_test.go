@@ -304,3 +304,24 @@ func TestOpenedToBeDeleted(t *testing.T) {
 	b.c.Opened(3, b.nodes[3])
 	b.none()
 }
+
+// TestUnsynced: a log is needed behind what a state machine on disk has made durable, and
+// only there.
+func TestUnsynced(t *testing.T) {
+	b := newBench(t, Config{})
+	want := func(when string, last, want uint64) {
+		t.Helper()
+		if got := b.c.Unsynced(b.identity(3), last); got != want {
+			t.Errorf("%s, Unsynced(%d) = %d, want %d", when, last, got, want)
+		}
+	}
+	want("of a state machine that keeps nothing on disk", 70, 0)
+	b.c.MachineDurable(b.identity(3), 2)
+	want("durable up to 2", 70, 68)
+	b.c.MachineDurable(b.identity(3), 3)
+	want("durable up to 3", 70, 67)
+	want("with a log behind which it is", 1, 0)
+	b.c.Crashed(3, LostNothing)
+	b.c.MachineOpened(b.identity(3), 0)
+	want("after a start without a state machine on disk", 70, 0)
+}

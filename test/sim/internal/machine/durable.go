@@ -46,6 +46,7 @@ func Durable(c Config) group.Factory {
 			return nil, errors.Join(err, m.Close())
 		}
 		m.observer.MachineOpened(m.id, m.state.index)
+		m.tellSynced()
 		return m, nil
 	}
 }
@@ -179,8 +180,13 @@ func (m *durable) Apply(batch []group.Command) ([]group.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.tellSynced()
 	return results, nil
 }
+
+// tellSynced tells the observer how far the state is durable, whether or not the replica
+// asks: what a log may be cut to does not depend on that.
+func (m *durable) tellSynced() { m.observer.MachineDurable(m.id, m.synced) }
 
 // appendRecord appends the record of the commands of one index.
 func appendRecord(b []byte, commands []group.Command) []byte {
@@ -214,7 +220,7 @@ func (m *durable) Applied() (uint64, error) {
 	if m.broken != nil {
 		return 0, m.broken
 	}
-	m.observer.MachineDurable(m.id, m.synced)
+	m.tellSynced()
 	return m.synced, nil
 }
 
@@ -231,6 +237,7 @@ func (m *durable) Restore(r io.Reader) error {
 		return err
 	}
 	m.replace(s)
+	m.tellSynced()
 	return nil
 }
 
