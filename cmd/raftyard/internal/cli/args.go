@@ -80,6 +80,8 @@ func wanted(bad *pflag.InvalidValueError) string {
 	switch kind := bad.GetFlag().Value.Type(); kind {
 	case "int", "uint64":
 		return "a whole number"
+	case "float64":
+		return "a number"
 	case "bool":
 		return "true or false"
 	case "stringToString":

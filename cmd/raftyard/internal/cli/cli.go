@@ -19,6 +19,8 @@ type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	LookupEnv      func(name string) (string, bool)
+	// Terminal: somebody looks at Stderr.
+	Terminal bool
 	// Program is how the command was called, for lines to paste.
 	Program string
 }
@@ -30,8 +32,16 @@ func OS() Env {
 		Stdout:    os.Stdout,
 		Stderr:    os.Stderr,
 		LookupEnv: os.LookupEnv,
+		Terminal:  isTerminal(os.Stderr),
 		Program:   programName(os.Args[0]),
 	}
+}
+
+// isTerminal reports whether a file is a device that shows characters. So is the null
+// device, which shows nothing.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // programName is how to call this program again. The binary of go run is gone
@@ -135,6 +145,7 @@ talks to one. Start with a whole cluster in one process:
 		inGroup(runGroup, a.serveCommand()),
 		inGroup(runGroup, a.configCommand()),
 		inGroup(dataGroup, a.kvCommand()),
+		inGroup(dataGroup, a.benchCommand()),
 		inGroup(adminGroup, a.statusCommand()),
 		inGroup(adminGroup, a.groupCommand()),
 		inGroup(adminGroup, a.memberCommand()),

@@ -98,17 +98,52 @@ func (f *timeoutFlag) Set(text string) error {
 	return nil
 }
 
+// newClient returns a client; what is wrong with its configuration is the flag --addr.
+func (a *app) newClient(cfg client.Config) (*client.Client, error) {
+	if len(cfg.Addrs) == 0 {
+		return nil, usageError{
+			errors.New("--addr is empty, want host:port, such as 127.0.0.1:8700"),
+		}
+	}
+	cfg.UserAgent = "raftyard/" + buildVersion().Version
+	c, err := client.New(cfg)
+	if err != nil {
+		return nil, usageError{errors.New("--addr: " +
+			strings.ReplaceAll(strings.ReplaceAll(err.Error(), "client: ", ""), "config: ", ""))}
+	}
+	return c, nil
+}
+
+// spanFlag is a flag that takes a duration from 0 on, or a number of seconds.
+type spanFlag time.Duration
+
+// String returns the duration.
+func (f *spanFlag) String() string { return time.Duration(*f).String() }
+
+// Type names the form in the help.
+func (f *spanFlag) Type() string { return "duration" }
+
+// Set reads the duration.
+func (f *spanFlag) Set(text string) error {
+	got, err := time.ParseDuration(text)
+	if err != nil {
+		got, err = time.ParseDuration(text + "s")
+	}
+	switch {
+	case err != nil:
+		return errors.New("a duration such as 500ms, 5s or 1m, or seconds")
+	case got < 0:
+		return errors.New("a duration that must not be negative")
+	}
+	*f = spanFlag(got)
+	return nil
+}
+
 // ask calls fn with a client and a context that ends at the timeout.
 func (a *app) ask(cmd *cobra.Command, fn func(context.Context, *client.Client) error) error {
-	if len(a.flags.addr) == 0 {
-		return usageError{errors.New("--addr is empty, want host:port, such as 127.0.0.1:8700")}
-	}
-	c, err := client.New(client.Config{
-		Addrs: a.flags.addr, UserAgent: "raftyard/" + buildVersion().Version,
-	})
+	c, err := a.newClient(client.Config{Addrs: a.flags.addr})
 	if err != nil {
-		return usageError{errors.New("--addr: " +
-			strings.ReplaceAll(strings.ReplaceAll(err.Error(), "client: ", ""), "config: ", ""))}
+		return err
 	}
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(cmd.Context(), time.Duration(a.flags.timeout))
