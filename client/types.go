@@ -45,6 +45,8 @@ type GroupSummary struct {
 	Leader      raftyard.NodeID   `json:"leader"`
 	Term        uint64            `json:"term"`
 	Problems    []string          `json:"problems"`
+	// Since says when problems began, as far as that is known.
+	Since map[string]time.Time `json:"since,omitempty"`
 }
 
 // Replica is one replica of a group as its own node sees it.

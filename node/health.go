@@ -36,13 +36,14 @@ func (a *ailing) equal(o *ailing) bool {
 // active: looks that came with that would find everybody silent.
 func healthEvery(electionTicks int) int { return max(electionTicks-1, 1) }
 
-// tickHealth looks at the members now and then, if this replica leads.
+// tickHealth looks at the members now and then: how they are, if this replica leads.
 func (w *worker) tickHealth(r *replica) {
 	h := &r.health
 	if h.ticks++; h.ticks < healthEvery(w.node.cfg.ElectionTicks) {
 		return
 	}
 	h.ticks = 0
+	w.lookHalfway(r)
 	now := &ailing{}
 	if r.leader.Role == group.Leader {
 		now = h.look(r)

@@ -66,10 +66,11 @@ type replica struct {
 	suspect    atomic.Bool
 	straying   straying
 
-	// view is what others may know of the raft state, and ailing what a leader has
-	// seen of its members.
-	view   atomic.Pointer[view]
-	ailing atomic.Pointer[ailing]
+	// view is what others may know of the raft state, ailing what a leader has seen of
+	// its members, and lingers what the replica has seen of a change of members.
+	view    atomic.Pointer[view]
+	ailing  atomic.Pointer[ailing]
+	lingers atomic.Pointer[lingering]
 
 	owned
 }
@@ -100,6 +101,7 @@ type owned struct {
 	handBack  handBack
 	steering  steering
 	health    health
+	halfway   halfway
 	source    sourcing
 	leader    group.LeaderChange
 	placed    placed

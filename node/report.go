@@ -97,6 +97,10 @@ type replicaReport struct {
 	Replica     raftyard.ReplicaID `json:"r"`
 	Ailing      ailing             `json:"a"`
 	LogOnly     bool               `json:"o,omitempty"`
+
+	// For how long the group has been joint, and has had a learner that is not to be one.
+	Joint  time.Duration `json:"j,omitempty"`
+	Orphan time.Duration `json:"u,omitempty"`
 }
 
 // replicaReports tells of this node's replicas with ids from a given one on.
@@ -131,7 +135,9 @@ func (r *replica) report() replicaReport {
 		q := quarantineOf(err)
 		rep.Fault, rep.Reason, rep.Index = err.Error(), q.Reason, q.Index
 	}
-	if !r.serving() {
+	if r.serving() {
+		rep.fillHalfway(r.lingers.Load(), r.worker.node.world.now())
+	} else {
 		rep.Leads, rep.Leader = false, 0
 	}
 	return rep
@@ -186,8 +192,8 @@ func (n *Node) summarize(rec *registry.Group, reps []replicaReport) GroupSummary
 	}
 	s.addProblem(len(s.Members) == 0, "no_replica")
 	s.addProblem(s.Leader == 0, "no_leader")
-	s.addProblem(d.IsJoint(), "joint")
-	s.addProblem(!d.IsJoint() && !reached(d, *rec) || len(sick.Down) > 0, "under_replicated")
+	s.addHalfway(&d, rec, reps, n.world.now())
+	s.addProblem(!reached(d, *rec) || len(sick.Down) > 0, "under_replicated")
 	s.addProblem(len(sick.Lagging) > 0, "lagging")
 	s.addFault(faults, d)
 	s.addProblem(logOnly, "log_only_leader")

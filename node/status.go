@@ -65,13 +65,18 @@ type GroupSummary struct {
 	Leader      raftyard.NodeID   `json:"leader"`   // zero: none known
 	Term        uint64            `json:"term"`
 	// Problems are stable words: no_replica (nobody that was asked has one),
-	// no_leader, joint (a membership change is halfway), under_replicated (a wanted
-	// member is missing or does not answer), lagging (a member is far behind),
+	// no_leader, joint (a change of voters has been halfway for more than a minute),
+	// orphan_learner (a learner that is to be a voter, or to go, has been one for more than
+	// ten minutes), under_replicated (a wanted member is missing or not what it is to be,
+	// or does not answer), lagging (a member is far behind),
 	// faulty (a replica is in quarantine), damaged (one that has lost something that it
 	// had stored is among those), poison (the state machines of a majority fail at the same
 	// entry), log_only_leader (the leader has no state machine of
 	// the kind, so that requests go through other members).
 	Problems []string `json:"problems"`
+	// Since says when problems began, in UTC: joint and orphan_learner. The replicas that
+	// were asked have seen it themselves, so that it is no earlier than their start.
+	Since map[string]time.Time `json:"since,omitempty"`
 }
 
 // ReplicaStatus is one replica as its own node sees it.

@@ -21,6 +21,7 @@ const (
 func problemWords() []string {
 	return []string{
 		anyProblem, "no_leader", "no_replica", "under_replicated", "joint",
+		"orphan_learner",
 		"faulty", "damaged", "poison",
 		"lagging", "log_only_leader",
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -92,10 +93,21 @@ func groupsView(groups []client.GroupSummary) view {
 		v.rows = append(v.rows, []string{
 			g.ID.String(), g.Kind, dash(g.Leader.String()), dash(strconv.FormatUint(g.Term, 10)),
 			strconv.FormatUint(g.Epoch, 10), join(g.Voters), dash(join(g.Learners)),
-			dash(strings.Join(g.Problems, ",")),
+			dash(strings.Join(problemsOf(g), ",")),
 		})
 	}
 	return v
+}
+
+// problemsOf are the problems of a group, with when they began if that is known.
+func problemsOf(g *client.GroupSummary) []string {
+	words := slices.Clone(g.Problems)
+	for i, word := range words {
+		if since, ok := g.Since[word]; ok {
+			words[i] += " since " + since.UTC().Format(time.RFC3339)
+		}
+	}
+	return words
 }
 
 func (a *app) groupShowCommand() *cobra.Command {
@@ -127,7 +139,7 @@ func groupView(g *client.Group) view {
 		"wanted: voters %s, learners %s; a snapshot every %d entries, %d kept before it\n",
 		dash(join(g.Voters)), dash(join(g.Learners)), g.SnapshotEntries, g.TrailingEntries)
 	if len(g.Problems) > 0 {
-		text += "problems: " + strings.Join(g.Problems, ", ") + "\n"
+		text += "problems: " + strings.Join(problemsOf(&g.GroupSummary), ", ") + "\n"
 	}
 	if p := g.Poison; p != nil {
 		text += fmt.Sprintf("poison: entry %d of term %d, %d bytes, SHA-256 %s of the first 4096; "+

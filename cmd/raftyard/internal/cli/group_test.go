@@ -3,6 +3,7 @@ package cli
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -76,5 +77,26 @@ func TestNodeRows(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, rows); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+}
+
+// TestProblemsWithTheirTimes: wherever problems are shown, so is when they began.
+func TestProblemsWithTheirTimes(t *testing.T) {
+	began := time.Date(2026, 3, 4, 6, 6, 7, 0, time.FixedZone("", 3600))
+	sum := client.GroupSummary{
+		ID: 7, Problems: []string{"joint", "lagging"},
+		Since: map[string]time.Time{"joint": began},
+	}
+	const joint = "joint since 2026-03-04T05:06:07Z"
+	status := &client.Status{System: sum, Problems: []client.GroupSummary{sum}}
+	for what, got := range map[string]struct{ text, want string }{
+		"list":   {groupsView(status.Problems).rows[0][7], joint + ",lagging"},
+		"show":   {groupView(&client.Group{GroupSummary: sum}).text, joint + ", lagging\n"},
+		"system": {statusView(status).text, "has a problem: " + joint + ", lagging\n"},
+		"status": {statusView(status).text, joint + ",lagging"},
+	} {
+		if !strings.Contains(got.text, got.want) {
+			t.Errorf("%s: %q, want %q in it", what, got.text, got.want)
+		}
 	}
 }

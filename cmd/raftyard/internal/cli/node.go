@@ -176,7 +176,7 @@ func statusView(s *client.Status) view {
 		count(s.Groups.Replicas, "replica"), s.Groups.Leaders)
 	if len(s.System.Problems) > 0 {
 		text += "the system group, which holds the list of groups, has a problem: " +
-			strings.Join(s.System.Problems, ", ") + "\n"
+			strings.Join(problemsOf(&s.System), ", ") + "\n"
 	}
 	if len(s.Problems) > 0 {
 		groups := groupsView(s.Problems)
