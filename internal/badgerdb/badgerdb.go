@@ -26,10 +26,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -245,7 +243,7 @@ func Open(o Options) (*DB, error) {
 	if err := os.Mkdir(o.Dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("badgerdb: make %s: %w", o.Dir, err)
 	}
-	r, space, lost := newReclaimer(o), newRoom(o), new(broken)
+	r, space, lost := newReclaimer(o), newRoom(o), newBroken()
 	tables := &lostTables{
 		path: filepath.Join(o.Dir, lostName), log: o.Logger, failed: lost.note,
 	}
@@ -255,22 +253,23 @@ func Open(o Options) (*DB, error) {
 		to: o.Logger, mergeStep: r.step, failed: lost.note,
 		build: func(compactor int) { tables.writing(compactor); space.build() },
 		built: tables.wrote,
+		halt:  lost.halt,
 	}
 	based, err := prepare(o, bopts)
 	if err == nil && !based {
-		err = layBase(bopts)
+		err = layBase(bopts, lost)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("badgerdb: open %s: %w", o.Dir, err)
 	}
-	bdb, err := openBadger(bopts)
+	bdb, err := lost.open(bopts)
 	if err != nil {
 		return nil, fmt.Errorf("badgerdb: open %s: %w", o.Dir, err)
 	}
 	// The mapping shows the real path, with all symbolic links followed.
 	dir, err := filepath.EvalSymlinks(o.Dir)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), bdb.Close())
+		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), lost.close(bdb))
 	}
 	db := &DB{
 		DB:          bdb,
@@ -284,7 +283,7 @@ func Open(o Options) (*DB, error) {
 	}
 	db.committed.Store(bdb.MaxVersion())
 	if err := db.wal.start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), bdb.Close())
+		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), lost.close(bdb))
 	}
 	tables.start(db.tableIDs)
 	space.start(dir)
@@ -293,47 +292,28 @@ func Open(o Options) (*DB, error) {
 	return db, nil
 }
 
-// openBadger turns what Badger panics with, on this goroutine, into an error. When the disk
-// could not do what was asked, Badger says so in the text alone: it drops the cause.
-func openBadger(o badger.Options) (db *badger.DB, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			db, err = nil, fmt.Errorf("%w: badger: %v", ErrDamaged, p)
-		}
-	}()
-	db, err = badger.OpenManaged(o)
-	if err != nil && strings.Contains(err.Error(), syscall.EIO.Error()) {
-		err = fmt.Errorf("%w: %w", ErrFailed, err)
-	}
-	return db, err
-}
-
 // Close flushes and closes the database. A compaction that is going on is
 // finished before. Every [Snapshot] must have been
 // discarded before, and no other method may be running.
 //
-// When there is no space for the flush, the database is left as a process that is killed
-// leaves it, which loses nothing: its directory stays locked until the process ends.
-func (db *DB) Close() (err error) {
+// When there is no space for the flush, or a flush or compaction has failed, which is
+// [ErrFailed], the database is left as a process that is killed leaves it, which loses
+// nothing: its directory stays locked until the process ends.
+func (db *DB) Close() error {
 	db.room.stopWaiting()
-	db.reclaimer.stop()
-	if !db.room.leave() {
-		db.commitMu.Lock()
-		defer db.commitMu.Unlock()
-		db.failed = errors.New("badgerdb: closed")
+	err := db.broken.do(func() error {
+		db.reclaimer.stop()
 		return nil
-	}
+	})
+	leave := !db.room.leave() || err != nil
 	db.commitMu.Lock()
 	defer db.commitMu.Unlock()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("badgerdb: close: badger: %v", p)
-		}
-	}()
-	if db.failed == nil {
+	if db.failed == nil || leave {
 		db.failed = errors.New("badgerdb: closed")
 	}
-	err = errors.Join(db.DB.Close(), db.wal.remove())
+	if !leave {
+		err = errors.Join(db.broken.close(db.DB), db.wal.remove())
+	}
 	if err != nil {
 		return fmt.Errorf("badgerdb: close: %w", err)
 	}

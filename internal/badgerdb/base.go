@@ -27,9 +27,9 @@ func Own(key []byte) bool { return bytes.HasPrefix(key, []byte(ownPrefix)) }
 
 // layBase brings baseKey, and what else there is, to the last level. It is done
 // to a new database, about 30 ms, and to one that has tables in level 0 only.
-func layBase(o badger.Options) error {
+func layBase(o badger.Options, b *broken) error {
 	o.CompactL0OnClose = true
-	db, err := openBadger(o)
+	db, err := b.open(o)
 	if err != nil {
 		return err
 	}
@@ -38,9 +38,9 @@ func layBase(o badger.Options) error {
 	defer txn.Discard()
 	err = txn.Set([]byte(baseKey), nil)
 	if err == nil {
-		err = txn.CommitAt(version+1, nil)
+		err = b.commit(txn, version+1)
 	}
-	if cerr := db.Close(); err == nil {
+	if cerr := b.close(db); err == nil {
 		err = cerr
 	}
 	if err != nil {

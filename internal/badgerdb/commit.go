@@ -3,7 +3,6 @@ package badgerdb
 import (
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"github.com/dgraph-io/badger/v4"
 )
@@ -20,7 +19,8 @@ import (
 // Commits are made one at a time; fn must not call Commit. Keys and values that
 // fn sets must stay as they are until Commit has returned. To put more into a
 // transaction than [DB.MaxTxnBytes] and [DB.MaxTxnCount] allow is
-// [badger.ErrTxnTooBig] from the transaction, before anything is written.
+// [badger.ErrTxnTooBig] from the transaction, before anything is written. After an error
+// that wraps [ErrFailed] they must stay as they are for ever: Badger may still have them.
 func (db *DB) Commit(fn func(*badger.Txn) error) error {
 	db.commitMu.Lock()
 	defer db.commitMu.Unlock()
@@ -44,7 +44,7 @@ func (db *DB) Commit(fn func(*badger.Txn) error) error {
 	if txn.Commit() == nil {
 		return nil
 	}
-	err := txn.CommitAt(last+1, nil)
+	err := db.broken.commit(txn, last+1)
 	if err == nil {
 		err = db.wal.afterCommit()
 	}
@@ -68,21 +68,6 @@ func (db *DB) Commit(fn func(*badger.Txn) error) error {
 //
 //nolint:staticcheck // Badger writes Ts
 func (db *DB) NextTs() uint64 { return db.committed.Load() + 1 }
-
-// broken is what Badger's goroutines could not write or sync. Badger would go on after it.
-type broken struct{ first atomic.Pointer[error] }
-
-func (b *broken) note(err error) {
-	err = fmt.Errorf("badgerdb: %w: %w", ErrFailed, err)
-	b.first.CompareAndSwap(nil, &err)
-}
-
-func (b *broken) err() error {
-	if p := b.first.Load(); p != nil {
-		return *p
-	}
-	return nil
-}
 
 // MaxTxnBytes returns how many bytes a transaction may hold: the sum of its keys
 // and values and of [EntryOverhead] for each pair.

@@ -224,6 +224,9 @@ func prepare(o Options, bopts badger.Options) (based bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if err := settleManifest(f, &m, wals, o.Logger); err != nil {
+		return false, err
+	}
 	if err := checkTables(f, m, wals, bopts); err != nil {
 		return false, err
 	}
@@ -258,6 +261,26 @@ func readManifest(f files, bopts badger.Options) (m badger.Manifest, err error) 
 		return m, fmt.Errorf("%w: %s: %w", ErrDamaged, badger.ManifestFilename, err)
 	}
 	return m, nil
+}
+
+// settleManifest sees to it that the MANIFEST says what counts, and that it is on the disk:
+// Badger removes the tables that it does not name.
+func settleManifest(f files, m *badger.Manifest, w walSummary, log *slog.Logger) error {
+	if !f.manifest {
+		return nil
+	}
+	tables, err := findUnsynced(f, m.Tables, w)
+	switch {
+	case err != nil:
+		return err
+	case tables == nil:
+		return syncFile(filepath.Join(f.dir, badger.ManifestFilename))
+	}
+	if err := takeBack(f.dir, m.Tables, tables, log); err != nil {
+		return err
+	}
+	m.Tables = tables
+	return nil
 }
 
 // checkSpace demands room for the memtables and write-ahead logs that may be

@@ -103,6 +103,15 @@ func (m *Image) load(dir string, o badger.Options) (*loading, error) {
 		l.loadUnnamed(nil)
 		return l, nil
 	}
+	tables, err := findUnsynced(f, manifest.Tables, l.wals)
+	switch {
+	case err != nil:
+		l.damage(badger.ManifestFilename, err)
+	case tables != nil:
+		l.note(badger.ManifestFilename, "names tables that were never in use: what named them"+
+			" could not be synced; the next start takes it back, and nothing is lost")
+		manifest.Tables = tables
+	}
 	l.loadTables(manifest)
 	return l, nil
 }

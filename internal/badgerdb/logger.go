@@ -15,6 +15,7 @@ type logger struct {
 	build     func(compactor int) // called before each table of a compaction
 	built     func(compactor int) // called when all of them have been written
 	failed    func(error)         // called when something could not be written or synced
+	halt      func()              // called when a flush or compaction has failed; may wait for ever
 }
 
 // mergeText begins what Flatten says, and nobody else, before each of its steps.
@@ -32,10 +33,13 @@ const (
 	failedText = "[Compactor: %d] LOG Compact FAILED"
 )
 
+// flushFailedText begins what a flush says that has failed, before it is tried again.
+const flushFailedText = "error flushing memtable to disk"
+
 // failTexts begin what Badger says of a write or sync that has failed, and that it would
 // do again, or pass over.
 var failTexts = []string{ //nolint:gochecknoglobals // a constant list
-	"error flushing memtable to disk",
+	flushFailedText,
 	"Error while curlf sync",
 	failedText,
 }
@@ -44,14 +48,23 @@ var failTexts = []string{ //nolint:gochecknoglobals // a constant list
 func (l logger) Errorf(format string, args ...any) {
 	l.to.Error("badger", slog.String("text", text(format, args)))
 	l.noteFailure(format, args)
+	if l.halt != nil && strings.HasPrefix(format, flushFailedText) {
+		l.halt()
+	}
 }
 
 // Warningf implements badger.Logger.
 func (l logger) Warningf(format string, args ...any) {
 	l.to.Warn("badger", slog.String("text", text(format, args)))
 	l.noteFailure(format, args)
-	if l.built != nil && strings.HasPrefix(format, failedText) {
+	if !strings.HasPrefix(format, failedText) {
+		return
+	}
+	if l.built != nil {
 		l.built(compactor(args))
+	}
+	if l.halt != nil {
+		l.halt()
 	}
 }
 

@@ -1,7 +1,6 @@
 package badgerdb
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,11 +10,9 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
-	"github.com/dgraph-io/badger/v4/pb"
 	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/ristretto/v2/z"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/protobuf/proto"
 )
 
 // checkTables reads every table once and verifies the checksums of all its
@@ -152,27 +149,15 @@ func openTable(dir string, id uint64, c options.CompressionType) (
 
 // everNamed returns the tables that the MANIFEST has named at any time.
 func everNamed(path string) (map[uint64]bool, error) {
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	sets, _, err := manifestChanges(path)
 	if err != nil {
 		return nil, err
 	}
 	ids := make(map[uint64]bool)
-	for b = b[min(8, len(b)):]; len(b) >= 8; {
-		size := uint64(binary.BigEndian.Uint32(b))
-		if b = b[8:]; size > uint64(len(b)) {
-			break // its end, which Badger cuts off
-		}
-		var set pb.ManifestChangeSet
-		if err := proto.Unmarshal(b[:size], &set); err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, badger.ManifestFilename, err)
-		}
+	for _, set := range sets {
 		for _, c := range set.Changes {
 			ids[c.Id] = true
 		}
-		b = b[size:]
 	}
 	return ids, nil
 }
