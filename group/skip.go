@@ -1,6 +1,7 @@
 package group
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -67,6 +68,15 @@ type skips struct {
 	known []Skip
 }
 
+// add takes in a skip. A second one of an entry says nothing: the first is before it in the
+// log, so that it is committed earlier, and stays for as long as the second does.
+func (s *skips) add(skip Skip) {
+	same := func(o Skip) bool { return o.Index == skip.Index && o.Term == skip.Term }
+	if !slices.ContainsFunc(s.known, same) && !slices.ContainsFunc(s.list, same) {
+		s.list = append(s.list, skip)
+	}
+}
+
 // compact forgets what the log has no more.
 func (s *skips) compact(index uint64) {
 	gone := func(s Skip) bool { return s.At <= index }
@@ -87,7 +97,7 @@ func (r *Replica) noteSkips(entries []*raftpb.Entry) (at uint64) {
 			continue
 		}
 		if s, err := decodeSkip(e); err == nil {
-			r.skips.list = append(r.skips.list, s)
+			r.skips.add(s)
 		}
 		at = e.GetIndex()
 	}
@@ -125,7 +135,7 @@ func (r *Replica) findSkips(from, last uint64) error {
 				if err != nil {
 					return damaged("%w", err)
 				}
-				r.skips.list = append(r.skips.list, s)
+				r.skips.add(s)
 			}
 		}
 		lo = entries[len(entries)-1].GetIndex() + 1
@@ -134,8 +144,9 @@ func (r *Replica) findSkips(from, last uint64) error {
 }
 
 // ProposeSkip has the group skip a committed entry. An error means that it was refused;
-// otherwise exactly one outcome with the token follows. The driver must have made sure
-// that no state machine has applied the entry.
+// otherwise exactly one outcome with the token follows. An entry that is skipped already, or
+// may be by what was proposed before, is refused with [ErrInvalid]. The driver must have made
+// sure that no state machine has applied the entry.
 func (r *Replica) ProposeSkip(index uint64, token any) error {
 	if err := r.mustLead(); err != nil {
 		return err
@@ -155,11 +166,14 @@ func (r *Replica) ProposeSkip(index uint64, token any) error {
 	if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 || isSkip(e) {
 		return fmt.Errorf("%w: entry %d has no commands", ErrInvalid, index)
 	}
-	q := &r.proposals
+	q, data := &r.proposals, encodeSkip(index, e.GetTerm())
+	if slices.ContainsFunc(q.queue, func(p Proposal) bool { return bytes.Equal(p.skip, data) }) {
+		return fmt.Errorf("%w: entry %d is about to be skipped", ErrInvalid, index)
+	}
 	if len(q.queue) >= q.limits.MaxQueuedProposals {
 		return fmt.Errorf("%w: %d proposals wait", ErrOverloaded, len(q.queue))
 	}
-	q.queue = append(q.queue, Proposal{Token: token, skip: encodeSkip(index, e.GetTerm())})
+	q.queue = append(q.queue, Proposal{Token: token, skip: data})
 	return nil
 }
 
@@ -167,7 +181,9 @@ func (r *Replica) ProposeSkip(index uint64, token any) error {
 // machine to a run.
 func (r *Replica) collectNormal(a *Apply, e *raftpb.Entry, tokens []any) {
 	if isSkip(e) {
-		if s, err := decodeSkip(e); err == nil {
+		s, err := decodeSkip(e)
+		first, _, _ := r.Skipped(s.Index)
+		if again := first.Term == s.Term && first.At < s.At && first.At != 0; err == nil && !again {
 			a.Decided = append(a.Decided, s)
 		}
 		r.conclude(tokens, nil)

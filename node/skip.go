@@ -35,9 +35,13 @@ func (r *replica) noteSkipped(ap *group.Apply) (changed bool) {
 	return changed
 }
 
-// dropSkips forgets those that are behind the floor, and behind what the log begins with.
+// dropSkips forgets those that are behind the floor, and behind what the log begins with,
+// unless the log has a skip further on: that may be a second one of the same entry.
 func (r *replica) dropSkips() {
 	first, _ := r.log.Bounds()
+	if r.meta.SkipAt >= first {
+		return
+	}
 	r.meta.Skips = slices.DeleteFunc(r.meta.Skips, func(s group.Skip) bool {
 		return s.At <= r.meta.Floor.Index && s.At < first
 	})
