@@ -195,17 +195,18 @@ func (r *Replica) CheckWitness(from raftyard.ReplicaID, w Witness) error {
 	return nil
 }
 
-// lacks returns how it is that an entry is not here that must be, or nothing.
+// lacks returns how it is that an entry is not here that must be, or nothing, also if that
+// cannot be told now: a log that cannot be read stops its replica when it is.
 func (r *Replica) lacks(e Mark) string {
 	if e.Index == 0 || e.Index < r.view.first {
 		return "" // what was cut off was committed
 	}
 	term, err := r.cfg.Storage.Term(e.Index)
 	switch {
-	case errors.Is(err, raft.ErrCompacted):
-		return ""
-	case err != nil:
+	case errors.Is(err, raft.ErrUnavailable):
 		return fmt.Sprintf("it is not in the log, which ends at %d", r.view.last)
+	case err != nil:
+		return "" // cut off, or not to be told
 	case e.Term != 0 && term != e.Term:
 		return fmt.Sprintf("the log has one of term %d there", term)
 	default:

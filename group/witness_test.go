@@ -2,6 +2,7 @@ package group
 
 import (
 	"errors"
+	"io"
 	"slices"
 	"testing"
 
@@ -142,6 +143,35 @@ func TestWitnessOfAnotherTerm(t *testing.T) {
 	ack.Acked.Term = 0
 	if err := x.CheckWitness(1, ack); err != nil {
 		t.Errorf("with a term that is not known: %v", err)
+	}
+}
+
+// unread is a log whose terms cannot be told.
+type unread struct {
+	raft.Storage
+
+	err error
+}
+
+func (u unread) Term(uint64) (uint64, error) { return 0, u.err }
+
+// TestWitnessOfALogThatCannotBeRead: that an entry cannot be read is no sign that it is lost.
+func TestWitnessOfALogThatCannotBeRead(t *testing.T) {
+	e := newEnv(t)
+	e.found(testDescriptor(voters(3)...))
+	e.must(e.member(1).r.Campaign())
+	e.stabilize()
+	x := e.member(2).r
+	w := Witness{Term: 2, AckTerm: 2, Acked: Mark{x.Position().Last, 2}}
+	disk := x.cfg.Storage
+	defer func() { x.cfg.Storage = disk }()
+	for err, lost := range map[error]bool{
+		raft.ErrUnavailable: true, raft.ErrCompacted: false, io.ErrUnexpectedEOF: false,
+	} {
+		x.cfg.Storage = unread{disk, err}
+		if got := x.CheckWitness(1, w); errors.Is(got, ErrDamaged) != lost {
+			t.Errorf("%v: %v, want a loss: %t", err, got, lost)
+		}
 	}
 }
 
