@@ -90,7 +90,7 @@ func (n *Node) retryLocal(ctx context.Context, g raftyard.GroupID) (ReplicaStatu
 	}
 	r.attempts.Store(0)
 	told := make(chan error, 1)
-	n.reopen(r, &reopening{told: told})
+	n.reopen(r, &reopening{told: []chan error{told}})
 	err, from := await(n.world, told, n.stopped, ctx.Done())
 	switch from {
 	case fromFirst:
@@ -198,5 +198,6 @@ func (w *worker) rebuild(r *replica) {
 	if r.attempts.Add(1) > maxPinpoints {
 		return // somebody has to look
 	}
+	r.meta.Rebuild = true
 	w.node.reopen(r, &reopening{rebuild: true})
 }

@@ -27,18 +27,34 @@ type known struct {
 type reopening struct {
 	careful span // what is applied one by one
 	// rebuild: the state machine takes over the state in the replica's file, whatever it
-	// has itself.
+	// has itself. The replica's record says so already, should another reopening be faster.
 	rebuild bool
 	// skip is a committed skip of the entry at which the state machine stands, or nil.
 	skip *group.Skip
-	// told hears, once, how it has ended; nil: nobody does. It holds one.
-	told chan error
+	// told hear, once, how it has ended. Each holds one.
+	told []chan error
 }
 
 func (how *reopening) tell(err error) {
-	if how.told != nil {
-		how.told <- err
+	for _, told := range how.told {
+		told <- err
 	}
+}
+
+// join has one reopening do what another one was to do, which has come before it began.
+func (how *reopening) join(other *reopening) {
+	how.rebuild = how.rebuild || other.rebuild
+	if how.skip == nil {
+		how.skip = other.skip
+	}
+	switch {
+	case how.careful.last == 0:
+		how.careful = other.careful
+	case other.careful.last != 0:
+		how.careful.first = min(how.careful.first, other.careful.first)
+		how.careful.last = max(how.careful.last, other.careful.last)
+	}
+	how.told = append(how.told, other.told...)
 }
 
 // reopen has a replica opened again that is in quarantine.
@@ -60,18 +76,15 @@ func (n *Node) reopen(r *replica, how *reopening) {
 	n.appliers.add(r, task{run: begin, drop: how.tell})
 }
 
-// reopen has a round open a replica again.
+// reopen has a round open a replica again: once, for all who have asked for it by then.
 func (l *lifecycle) reopen(r *replica, how *reopening) {
 	l.mu.Lock()
-	other := l.reopens[r]
-	if other == nil {
+	if waiting := l.reopens[r]; waiting != nil {
+		waiting.join(how)
+	} else {
 		l.reopens[r] = how
 	}
 	l.mu.Unlock()
-	if other != nil {
-		how.tell(fmt.Errorf("%w: %s is opened again for somebody else", ErrOverloaded, r))
-		return
-	}
 	l.poke()
 }
 
@@ -122,8 +135,8 @@ func (l *lifecycle) reopenOne(old *replica, how *reopening) error {
 	before := known{commit: n.rest(old), skip: how.skip}
 	// What the worker has submitted must be in the store before it is read.
 	last := write{kind: writeNothing, group: old.group}
-	if how.rebuild {
-		old.meta.Rebuild = true
+	old.meta.Rebuild = old.meta.Rebuild || how.rebuild
+	if old.meta.Rebuild {
 		last = write{group: old.group, update: old.metaUpdate()}
 	}
 	if err := n.committer.wait([]write{last})[0]; err != nil {
