@@ -81,11 +81,12 @@ func (s *slowness) end(k syncKind, now time.Time) {
 	s.worst = max(s.worst, took)
 }
 
-// wait hears that what is under way waits for something else than the disk.
-func (s *slowness) wait(now time.Time) {
+// wait hears that a sync of one kind, if it is under way, waits for something else than the
+// disk. Those of other kinds do not.
+func (s *slowness) wait(k syncKind, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k := range s.began {
+	if _, ok := s.began[k]; ok {
 		s.began[k] = now
 	}
 }

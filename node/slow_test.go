@@ -90,7 +90,7 @@ func TestHeldCommitIsNotStuck(t *testing.T) {
 	s.begin(syncLog, now)
 	for range 1000 {
 		now = now.Add(100 * time.Millisecond)
-		s.wait(now)
+		s.wait(syncLog, now)
 		if v := s.judge(now, nil, true); v.slow || v.stuck || v.failed != nil {
 			t.Fatalf("held: %+v", v)
 		}
@@ -182,5 +182,31 @@ func TestDiskLevelFollowsTheSpeed(t *testing.T) {
 	}
 	if level := d.current(); level != DiskOK {
 		t.Errorf("ten seconds after it has stopped: %v", level)
+	}
+}
+
+// TestWaitForSpaceIsThatOfTheLog: while commits wait for space, what else is synced waits
+// for the disk alone.
+func TestWaitForSpaceIsThatOfTheLog(t *testing.T) {
+	start := time.Unix(1000, 0)
+	s := &slowness{limits: testSyncLimits}
+	s.begin(syncProbe, start)
+	s.begin(syncLog, start)
+	now := start
+	for now.Before(start.Add(testSyncLimits.stuck)) {
+		now = now.Add(slowEvery)
+		s.wait(syncLog, now)
+		if v := s.judge(now, nil, true); v.stuck != (now.Sub(start) >= testSyncLimits.stuck) {
+			t.Fatalf("after %v: %+v", now.Sub(start), v)
+		}
+	}
+	s.end(syncProbe, now)
+	if v := s.judge(now, nil, true); v.stuck {
+		t.Errorf("only the log is under way, which waits for space: %+v", v)
+	}
+	s.end(syncLog, now)
+	s.wait(syncLog, now) // nothing is under way
+	if v := s.judge(now.Add(time.Hour), nil, true); v.stuck {
+		t.Errorf("nothing is under way: %+v", v)
 	}
 }
