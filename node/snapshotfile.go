@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/raftyard/raftyard/internal/vfs"
 	"github.com/raftyard/raftyard/internal/wire"
@@ -121,6 +122,9 @@ func openSnapshotFile(files vfs.FS, path string, want fileCheck) (*snapshotFile,
 // if it is what was written, or if that cannot be told.
 func checkSnapshotFile(files vfs.FS, path string, want fileCheck) (err error) {
 	f, err := openSnapshotFile(files, path, want)
+	if hidesContent(err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -131,6 +135,19 @@ func checkSnapshotFile(files vfs.FS, path string, want fileCheck) (err error) {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
 	return errors.Join(err, f.Close())
+}
+
+// hidesContent reports whether an error says that a file cannot be looked at by this process,
+// now, and nothing of what is in it.
+func hidesContent(err error) bool {
+	for _, target := range []error{
+		fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
+	} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
 }
 
 // Read implements [io.Reader].

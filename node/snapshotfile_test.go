@@ -2,12 +2,16 @@ package node
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/vfs"
 )
 
 // TestDamagedSnapshotFileIsNotUsed changes a byte of the file that holds a state.
@@ -82,5 +86,33 @@ func TestDamagedRegistryIsReplaced(t *testing.T) {
 		c.open(3, nil)
 		c.rebuilt(1, 3, raftyard.SystemGroup, before)
 		c.awaitReady(1, 2, 3)
+	}
+}
+
+// unopened has every file refuse to be opened.
+type unopened struct {
+	vfs.FS
+
+	err error
+}
+
+func (u unopened) Open(path string) (vfs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: path, Err: u.err}
+}
+
+// TestSnapshotFileThatCannotBeOpened: what says nothing of the content is no damage, as a
+// damaged state is thrown away for that of another member.
+func TestSnapshotFileThatCannotBeOpened(t *testing.T) {
+	for err, damaged := range map[error]bool{
+		syscall.EMFILE: false, syscall.ENFILE: false, syscall.EACCES: false,
+		syscall.ENOENT: true, syscall.EIO: true,
+	} {
+		w := newSurroundings(nil)
+		w.files = unopened{vfs.OS{}, err}
+		m := &machine{world: w, env: group.Env{Dir: t.TempDir()}}
+		got := m.restore("snapshot-1", fileCheck{Known: true})
+		if !errors.Is(got, err) || quarantineOf(loadFault(got)).Reason == DamagedState != damaged {
+			t.Errorf("%v: restore = %v, want it to be damage: %t", err, got, damaged)
+		}
 	}
 }
