@@ -1,0 +1,194 @@
+// Package raftyard runs raftyard itself: one node for each host, as an embedding program
+// would.
+package raftyard
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/test/peers/internal/system"
+)
+
+const kind = "counter"
+
+// A cluster is raftyard as a [system.System].
+type cluster struct {
+	cfg   system.Config
+	nodes []*node.Node
+}
+
+// New returns raftyard. It has no options.
+func New() system.System { return &cluster{} }
+
+// Start implements [system.System].
+func (c *cluster) Start(ctx context.Context, cfg system.Config) error {
+	c.cfg = cfg
+	if err := cfg.Options.Only(); err != nil {
+		return err
+	}
+	if err := c.open(ctx); err != nil {
+		return err
+	}
+	var voters []raftyard.NodeID
+	for _, n := range c.nodes {
+		voters = append(voters, n.ID())
+	}
+	const atOnce = 64
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(atOnce)
+	for g := range cfg.Groups {
+		all.Go(func() error { return c.create(ctx, g, voters) })
+	}
+	return all.Wait()
+}
+
+// open opens all nodes.
+func (c *cluster) open(ctx context.Context) error {
+	var listeners []net.Listener
+	var peers []node.Peer
+	for h := range c.cfg.Hosts {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			for _, open := range listeners {
+				err = errors.Join(err, open.Close())
+			}
+			return err
+		}
+		listeners = append(listeners, l)
+		peers = append(peers, node.Peer{ID: raftyard.NodeID(h + 1), Addr: l.Addr().String()})
+	}
+	for h, l := range listeners {
+		n, err := node.Open(ctx, node.Config{
+			ID: peers[h].ID, Dir: filepath.Join(c.cfg.Dir, fmt.Sprintf("host%d", h)),
+			Cluster: "peers", Peers: peers, Listener: l,
+			Kinds:        map[string]group.Factory{kind: newCounter},
+			TickInterval: c.cfg.Tick, ElectionTicks: c.cfg.ElectionTicks, HeartbeatTicks: 1,
+		})
+		if err != nil {
+			for _, unused := range listeners[h+1:] {
+				err = errors.Join(err, unused.Close())
+			}
+			return err
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	return nil
+}
+
+// create creates a group and moves it home.
+func (c *cluster) create(ctx context.Context, g int, voters []raftyard.NodeID) error {
+	home := c.nodes[c.cfg.Home(g)]
+	var last error
+	err := system.Until(ctx, fmt.Sprintf("group %d exists", g), func() bool {
+		_, last = home.CreateGroup(ctx, node.Spec{
+			ID: id(g), Kind: kind, Voters: voters, SnapshotEntries: c.cfg.SnapshotEvery,
+		})
+		return last == nil
+	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	err = system.Until(ctx, fmt.Sprintf("group %d is at home", g), func() bool {
+		last = home.TransferLeader(ctx, id(g), home.ID())
+		return last == nil
+	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	return nil
+}
+
+func id(g int) raftyard.GroupID { return raftyard.GroupID(g + 1) }
+
+// Propose implements [system.System].
+func (c *cluster) Propose(ctx context.Context, _, g int, command []byte) (uint64, error) {
+	result, err := c.nodes[c.cfg.Home(g)].Propose(ctx, id(g), command)
+	switch {
+	case err == nil:
+		return binary.BigEndian.Uint64(result.Data), nil
+	case node.NotApplied(err):
+		return 0, system.Refused(err)
+	default:
+		return 0, err
+	}
+}
+
+// Read implements [system.System].
+func (c *cluster) Read(ctx context.Context, _, g int) (count uint64, err error) {
+	err = node.View(ctx, c.nodes[c.cfg.Home(g)], id(g), node.Linearizable,
+		func(m *counter) error {
+			count = m.n.Load()
+			return nil
+		})
+	if node.NotApplied(err) {
+		return 0, system.Refused(err)
+	}
+	return count, err
+}
+
+// Close implements [system.System].
+func (c *cluster) Close() error {
+	var errs []error
+	for _, n := range c.nodes {
+		errs = append(errs, n.Close(context.Background()))
+	}
+	return errors.Join(errs...)
+}
+
+// A counter is a state machine that counts commands.
+type counter struct{ n atomic.Uint64 }
+
+func newCounter(group.Env) (group.StateMachine, error) { return &counter{}, nil }
+
+// Apply implements [group.StateMachine].
+func (c *counter) Apply(batch []group.Command) ([]group.Result, error) {
+	results := make([]group.Result, len(batch))
+	counts := make([]byte, 0, 8*len(batch))
+	for i := range results {
+		counts = binary.BigEndian.AppendUint64(counts, c.n.Add(1))
+		results[i].Data = counts[8*i : 8*(i+1) : 8*(i+1)]
+	}
+	return results, nil
+}
+
+// Snapshot implements [group.StateMachine].
+func (c *counter) Snapshot() (group.Snapshot, error) { return count(c.n.Load()), nil }
+
+// Restore implements [group.StateMachine].
+func (c *counter) Restore(r io.Reader) error {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	if len(data) != 8 {
+		return fmt.Errorf("a snapshot of %d bytes, want 8", len(data))
+	}
+	c.n.Store(binary.BigEndian.Uint64(data))
+	return nil
+}
+
+// Close implements [group.StateMachine].
+func (c *counter) Close() error { return nil }
+
+// A count is a snapshot of a counter.
+type count uint64
+
+// WriteTo implements [group.Snapshot].
+func (c count) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(binary.BigEndian.AppendUint64(nil, uint64(c)))
+	return int64(n), err
+}
+
+// Close implements [group.Snapshot].
+func (c count) Close() error { return nil }
