@@ -82,6 +82,16 @@ fuzz: ## Run every fuzz target in PKG for FUZZTIME.
 bench: ## Benchmarks, in the form that benchstat reads.
 	$(GO) test -run '^$$' -bench '$(RUN)' -benchmem -count=$(COUNT) $(PKG)
 
+.PHONY: bench-peers
+bench-peers: ## Compare with other libraries: make bench-peers PEERS='-cells 1x64 raftyard etcd'
+	cd test/peers && $(GO) run . $(PEERS)
+
+.PHONY: check-peers
+check-peers: $(LINT) ## Lint and test what compares with other libraries, a module of its own.
+	cd test/peers && $(GO) mod tidy -diff
+	cd test/peers && ../../$(LINT) run -c ../../.golangci.yml ./...
+	cd test/peers && $(GO) test -race ./...
+
 .PHONY: cover
 cover: ## Coverage report in cover.html.
 	$(GO) test -short -coverpkg=./... -coverprofile=cover.out $(PKG)

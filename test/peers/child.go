@@ -72,7 +72,7 @@ func runChild(ctx context.Context, dir string, spec *trial.Spec) (r *trial.Resul
 		return nil, err
 	}
 	complaint := &tail{}
-	cmd := exec.CommandContext(ctx, self, childArg)
+	cmd := exec.CommandContext(ctx, self, childArg) //nolint:gosec // it is this program
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(order), complaint, complaint
 	cmd.ExtraFiles = []*os.File{out}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

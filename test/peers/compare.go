@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -38,9 +37,7 @@ func (o *options) compare(ctx context.Context) error {
 			report.Runs = append(report.Runs, runs...)
 			report.Cells = append(report.Cells, compare.Summarize(cell, runs))
 		}
-		if err := o.save(report); err != nil {
-			return errors.Join(ended, err)
-		}
+		ended = errors.Join(ended, o.save(report))
 		if ended != nil {
 			break
 		}
@@ -59,13 +56,18 @@ func (o *options) save(report *compare.Report) error {
 	if err != nil {
 		return fmt.Errorf("encode the results: %w", err)
 	}
-	if err := os.MkdirAll(o.out, 0o750); err != nil {
+	if err = os.MkdirAll(o.out, 0o750); err != nil { //nolint:gosec // whoever runs it chooses
+		return err
+	}
+	out, err := os.OpenRoot(o.out)
+	if err != nil {
 		return err
 	}
 	return errors.Join(
-		os.WriteFile(filepath.Join(o.out, "results.json"), append(data, '\n'), 0o600),
-		os.WriteFile(filepath.Join(o.out, "table.txt"), []byte(report.Text()), 0o600),
-		os.WriteFile(filepath.Join(o.out, "table.md"), []byte(report.Markdown()), 0o600),
+		out.WriteFile("results.json", append(data, '\n'), 0o600),
+		out.WriteFile("table.txt", []byte(report.Text()), 0o600),
+		out.WriteFile("table.md", []byte(report.Markdown()), 0o600),
+		out.Close(),
 	)
 }
 

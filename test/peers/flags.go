@@ -37,7 +37,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		flags.PrintDefaults()
 	}
 	base := &o.plan.Base
-	cells := flags.String("cells", "1x1,1x64,1x512,1x2048,48x512,48x4096,1000x64,1000x512,1000x4096",
+	cells := flags.String("cells",
+		"1x1,1x64,1x512,1x2048,48x512,48x4096,1000x64,1000x512,1000x4096",
 		"groups x clients of writes")
 	reads := flags.String("reads", "1x512,48x512,1000x512", "groups x clients of reads")
 	idle := flags.String("idle", "1,1000", "numbers of groups that do nothing")
@@ -51,7 +52,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	flags.Uint64Var(&base.SnapshotEvery, "snapshot", 10_000,
 		"entries between snapshots of a group; 0: none, raftyard its default")
 	flags.IntVar(&base.Hosts, "hosts", 3, "hosts in each process")
-	flags.StringVar(&o.dir, "dir", os.TempDir(), "where data goes; it must be on the disk to measure")
+	flags.StringVar(&o.dir, "dir", os.TempDir(),
+		"where data goes; it must be on the disk to measure")
 	flags.StringVar(&o.out, "out", "", "directory for table.txt, table.md and results.json")
 	if err := flags.Parse(args); err != nil {
 		return nil, errUsage

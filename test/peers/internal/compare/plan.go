@@ -43,11 +43,14 @@ func ParseContestant(text string) (Contestant, error) {
 
 // String returns the contestant as it is read.
 func (c Contestant) String() string {
-	text := c.System
-	for i, key := range slices.Sorted(maps.Keys(c.Options)) {
-		text += []string{":", ","}[min(i, 1)] + key + "=" + c.Options[key]
+	if len(c.Options) == 0 {
+		return c.System
 	}
-	return text
+	var options []string
+	for _, key := range slices.Sorted(maps.Keys(c.Options)) {
+		options = append(options, key+"="+c.Options[key])
+	}
+	return c.System + ":" + strings.Join(options, ",")
 }
 
 // A Cell is one load that all contestants get.
@@ -73,11 +76,11 @@ func ParsePair(text string) (groups, clients int, err error) {
 func (c Cell) String() string {
 	switch c.Op {
 	case trial.Idle:
-		return fmt.Sprintf("idle, %d groups", c.Groups)
+		return fmt.Sprintf("idle, groups %d", c.Groups)
 	case trial.Read:
-		return fmt.Sprintf("read, %d groups x %d clients", c.Groups, c.Clients)
+		return fmt.Sprintf("read, groups x clients %dx%d", c.Groups, c.Clients)
 	default:
-		return fmt.Sprintf("%s %d B, %d groups x %d clients", c.Op, c.Size, c.Groups, c.Clients)
+		return fmt.Sprintf("%s %d B, groups x clients %dx%d", c.Op, c.Size, c.Groups, c.Clients)
 	}
 }
 

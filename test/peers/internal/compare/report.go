@@ -62,7 +62,8 @@ func (r *Report) Markdown() string {
 func (r *Report) footer() string {
 	m := &r.Machine
 	return fmt.Sprintf("%s; %d cores of %s, %.0f GiB, Linux %s, %s; %d hosts in one process, "+
-		"%d rounds of %v after %v, medians.\n%s\n", r.Date, m.Cores, m.CPU, m.Memory, m.Kernel, m.Go,
+		"%d rounds of %v after %v, medians.\n%s\n",
+		r.Date, m.Cores, m.CPU, m.Memory, m.Kernel, m.Go,
 		r.Base.Hosts, r.Rounds, r.Base.Duration, r.Base.Warmup, r.Command)
 }
 

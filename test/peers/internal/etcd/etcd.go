@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -76,9 +77,9 @@ func (c *cluster) open(ctx context.Context) error {
 		return err
 	}
 	peers, clients := addrs[:c.cfg.Hosts], addrs[c.cfg.Hosts:]
-	var initial string
+	var initial []string
 	for h, addr := range peers {
-		initial += fmt.Sprintf(",host%d=http://%s", h, addr)
+		initial = append(initial, fmt.Sprintf("host%d=http://%s", h, addr))
 	}
 	for h := range c.cfg.Hosts {
 		cfg := embed.NewConfig()
@@ -95,7 +96,7 @@ func (c *cluster) open(ctx context.Context) error {
 		cfg.AdvertisePeerUrls = cfg.ListenPeerUrls
 		cfg.ListenClientUrls = []url.URL{{Scheme: "http", Host: clients[h]}}
 		cfg.AdvertiseClientUrls = cfg.ListenClientUrls
-		cfg.InitialCluster = initial[1:]
+		cfg.InitialCluster = strings.Join(initial, ",")
 		host, err := embed.StartEtcd(cfg)
 		if err != nil {
 			return err

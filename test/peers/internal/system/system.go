@@ -99,14 +99,21 @@ func Until(ctx context.Context, what string, holds func() bool) error {
 }
 
 // FreeAddrs returns loopback addresses that nobody listens at.
-func FreeAddrs(ctx context.Context, n int) (addrs []string, err error) {
+func FreeAddrs(ctx context.Context, n int) ([]string, error) {
+	var addrs []string
+	var taken []net.Listener // so that none is returned twice
+	var errs []error
 	for range n {
-		l, failed := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-		if failed != nil {
-			return nil, errors.Join(err, failed)
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			errs = append(errs, err)
+			break
 		}
-		defer func() { err = errors.Join(err, l.Close()) }()
+		taken = append(taken, l)
 		addrs = append(addrs, l.Addr().String())
 	}
-	return addrs, nil
+	for _, l := range taken {
+		errs = append(errs, l.Close())
+	}
+	return addrs, errors.Join(errs...)
 }

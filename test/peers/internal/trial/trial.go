@@ -26,11 +26,11 @@ func Run(ctx context.Context, sys system.System, spec *Spec) (r *Result, err err
 	if !slices.Contains(Ops(), spec.Op) {
 		return nil, fmt.Errorf("there is no operation %q, only %q", spec.Op, Ops())
 	}
-	if err := os.MkdirAll(spec.Dir, 0o750); err != nil {
+	if err = os.MkdirAll(spec.Dir, 0o750); err != nil {
 		return nil, err
 	}
 	r = &Result{}
-	if err := r.probe(spec.Dir); err != nil {
+	if err = r.probe(spec.Dir); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -51,10 +51,10 @@ func Run(ctx context.Context, sys system.System, spec *Spec) (r *Result, err err
 	}
 	r.StartSeconds = time.Since(begin).Seconds()
 	d := &driver{spec: spec, sys: sys, latencies: newLatencies()}
-	if err := d.measure(ctx, r); err != nil {
+	if err = d.measure(ctx, r); err != nil {
 		return nil, err
 	}
-	if err := r.memory(); err != nil {
+	if err = r.memory(); err != nil {
 		return nil, err
 	}
 	if spec.Op == Write {
@@ -101,7 +101,7 @@ func (d *driver) measure(ctx context.Context, r *Result) error {
 		return err
 	}
 	d.phase.Store(measuring)
-	if err := sleep(ctx, d.spec.Duration); err != nil {
+	if err = sleep(ctx, d.spec.Duration); err != nil {
 		return err
 	}
 	d.phase.Store(over)
