@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"net"
 	"slices"
 	"testing"
@@ -58,8 +59,17 @@ func TestAllNodesMoved(t *testing.T) {
 
 // Those that have joined are in nobody's configuration: when all nodes come back at other
 // addresses, only they themselves can tell where they are, to those that they reach.
-// Without them there is no majority.
+// Without them there is no majority. If the one that both of them reach cannot lead, since
+// it was down when something was decided, they need each other: it has to tell them.
 func TestAllNodesMovedWhereSomeHaveJoined(t *testing.T) {
+	for _, behind := range []bool{false, true} {
+		t.Run(fmt.Sprintf("behind=%t", behind), func(t *testing.T) {
+			testMovedWhereSomeHaveJoined(t, behind)
+		})
+	}
+}
+
+func testMovedWhereSomeHaveJoined(t *testing.T, behind bool) {
 	c := newCluster(t, 3)
 	c.create(1, 1, 2, 3)
 	c.add(1, 1, "before")
@@ -70,6 +80,10 @@ func TestAllNodesMovedWhereSomeHaveJoined(t *testing.T) {
 	c.eventually("five nodes vote", func() bool {
 		return c.systemIs(1, nodeIDs(1, 2, 3, 4, 5), nil)
 	})
+	if behind {
+		c.close(3)
+		c.decideWithout3()
+	}
 	c.closeAll()
 	clear(c.nodes)
 	moved := make(map[raftyard.NodeID]net.Listener)
@@ -97,4 +111,44 @@ func TestAllNodesMovedWhereSomeHaveJoined(t *testing.T) {
 		}
 		return true
 	})
+}
+
+// decideWithout3 has the registry decide something that nodes 4 and 5 know.
+func (c *cluster) decideWithout3() {
+	c.t.Helper()
+	spec := NodeSpec{ID: 9, Peer: "127.0.0.1:9"}
+	if _, err := c.nodes[4].PutNode(c.t.Context(), spec); err != nil {
+		c.t.Fatal(err)
+	}
+	c.eventually("the others know it", func() bool {
+		_, four := c.nodes[4].registry.Node(9)
+		_, five := c.nodes[5].registry.Node(9)
+		return four && five
+	})
+}
+
+func TestWhereabouts(t *testing.T) {
+	var w whereabouts
+	current, other, third := raftyard.StoreID{1}, raftyard.StoreID{2}, raftyard.StoreID{3}
+	if got := w.addr(4); got != "" {
+		t.Errorf("nobody has told, and it is at %q", got)
+	}
+	for _, step := range []struct {
+		store raftyard.StoreID
+		boot  uint64
+		addr  string
+		want  string
+	}{
+		{other, 7, "a", "a"},
+		{third, 2, "b", "b"},
+		{current, 3, "c", "c"},
+		{other, 8, "a", "c"}, // of a directory that is not the node's any more
+		{current, 2, "d", "c"},
+		{current, 4, "e", "e"},
+	} {
+		w.heard(whereabout{Node: 4, Store: step.store, Boot: step.boot, Addr: step.addr}, current)
+		if got := w.addr(4); got != step.want {
+			t.Errorf("after %+v: %q", step, got)
+		}
+	}
 }

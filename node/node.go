@@ -82,6 +82,7 @@ type Node struct {
 	outside      atomic.Pointer[outsideError]
 	letIn        atomic.Bool // the registry knows this node, though it may be no member yet
 	announceNext time.Time   // used by housekeeping alone
+	whereabouts  whereabouts
 
 	mu       sync.RWMutex
 	replicas map[raftyard.GroupID]*replica
@@ -269,17 +270,18 @@ func (n *Node) openTransport(in *world.World) error {
 	return nil
 }
 
-// resolve says where a node may be: where it says itself, where the registry has it, and
-// where the configuration does. Each of them may be the only one that is right: when all
-// nodes have moved at once, they must find each other before anything can be registered,
-// and one that has joined or moved may call before this node has heard of that.
+// resolve says where a node may be: where it says itself, where the registry has it, where
+// the configuration does, and where others have heard that it is. Each of them may be the
+// only one that is right: when all nodes have moved at once, they must find each other
+// before anything can be registered, and one that has joined or moved may call before this
+// node has heard of that.
 func (n *Node) resolve(id raftyard.NodeID, told string) []string {
 	rec, _ := n.registry.Node(id)
 	if rec.State == registry.NodeRemoved {
 		return nil
 	}
 	configured, _ := n.cfg.peer(id)
-	return []string{told, rec.Peer, configured.Addr}
+	return []string{told, rec.Peer, configured.Addr, n.whereabouts.addr(id)}
 }
 
 func (n *Node) genesisNodes() []registry.Node {

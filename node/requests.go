@@ -22,6 +22,7 @@ const (
 	askKnown       uint8 = 9  // node → what is known of its directory
 	askForget      uint8 = 10 // group, version → nothing
 	askDirectories uint8 = 11 // → hearsay
+	askWhereabouts uint8 = 12 // → whereabouts of nodes
 
 	// Those that have to do with replicas without a state machine.
 	askState   uint8 = 20 // group, incarnation, replica, least index → nothing, after a stream
@@ -109,6 +110,8 @@ func (n *Node) serve(
 		return jsonAnswer(n.condition(), r.Close())
 	case askDirectories:
 		return jsonAnswer(n.serveDirectories(), r.Close())
+	case askWhereabouts:
+		return jsonAnswer(n.serveWhereabouts(), r.Close())
 	case askKnown:
 		return jsonAnswer(n.serveKnown(raftyard.NodeID(r.Uvarint())), r.Close())
 	case askGroups:

@@ -59,6 +59,7 @@ func (n *Node) settle(ctx context.Context) bool {
 			if patience.due(n.world.now()) {
 				n.complain(step.name, err)
 			}
+			n.learnWhereabouts(ctx)
 			if !n.world.sleep(ctx, n.cfg.TickInterval) {
 				return false
 			}

@@ -268,13 +268,13 @@ func (a *admission) told(node raftyard.NodeID) string {
 	return ""
 }
 
-// identity returns what is known of a node.
-func (a *admission) identity(node raftyard.NodeID) (Identity, bool) {
+// presented returns what a node has last presented itself with, and where it has said last
+// that it is reached, as far as it has done so.
+func (a *admission) presented(node raftyard.NodeID) (id Identity, told string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	m := a.members[node]
-	if m == nil {
-		return Identity{}, false
+	if m := a.members[node]; m != nil {
+		return m.Identity, m.told
 	}
-	return m.Identity, true
+	return Identity{}, ""
 }

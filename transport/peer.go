@@ -60,7 +60,7 @@ func (p *peer) addresses() []string {
 func (p *peer) status() PeerStatus {
 	st := PeerStatus{Node: p.node, Dropped: p.dropped.Load()}
 	st.Addr = p.seeker.Last()
-	st.Identity, _ = p.t.admission.identity(p.node)
+	st.Identity, st.Told = p.t.admission.presented(p.node)
 	st.QueueMessages, st.QueueBytes = p.queue.length()
 	p.mu.Lock()
 	defer p.mu.Unlock()

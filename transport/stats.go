@@ -78,6 +78,7 @@ type Stats struct {
 type PeerStatus struct {
 	Node raftyard.NodeID
 	Addr string // where it was last dialled
+	Told string // where it has said last that it is reached; empty if it has not
 
 	// Identity is what the node has last presented itself with, if it has.
 	Identity Identity
