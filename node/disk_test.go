@@ -40,6 +40,9 @@ func TestFullDiskSheds(t *testing.T) {
 		return leads(c.nodes[1]) == 0 && r.view.Load().Leader != r.id
 	})
 	t.Logf("%d leaderships gone after %v", groups+1, time.Since(began))
+	if shed := c.nodes[1].metrics.leadersShed.Load(); shed > groups+1 {
+		t.Errorf("%d have been taken of %d", shed, groups+1)
+	}
 	for g := range raftyard.GroupID(groups) {
 		c.add(2, g+1, "x")
 	}
@@ -63,6 +66,28 @@ func TestFullDiskSheds(t *testing.T) {
 		if st.DiskLevel != want {
 			t.Errorf("node %d is shown as %q, want %q", st.ID, st.DiskLevel, want)
 		}
+	}
+}
+
+// TestShedStaysWithTheState has nobody else with the state machine of a group: the node that
+// is short of space goes on leading it, and gives the system group away.
+func TestShedStaysWithTheState(t *testing.T) {
+	t.Parallel()
+	c := newLogOnlyCluster(t, 3, 2, 3)
+	c.awaitReady(1, 2, 3)
+	c.create(1, 1, 2, 3)
+	c.ledBy(1)
+	n := c.nodes[1]
+	if err := n.TransferLeader(t.Context(), raftyard.SystemGroup, 1); err != nil {
+		t.Fatal(err)
+	}
+	before := c.status(1, 1).Term
+	c.full[1].Store(true)
+	c.eventually("the system group is led elsewhere", func() bool {
+		return n.metrics.leadersShed.Load() == 1
+	})
+	if now := c.status(1, 1); now.Role != "leader" || now.Term != before {
+		t.Errorf("it is %s in term %d, was leader in term %d", now.Role, now.Term, before)
 	}
 }
 

@@ -79,7 +79,12 @@ func (n *Node) isDrained(id raftyard.NodeID) bool {
 
 // giveAway hands over what this node should not lead.
 func (n *Node) giveAway() {
-	n.handOff()
+	if !n.lifecycle.isFresh() {
+		return
+	}
+	if n.isDrained(n.cfg.ID) {
+		n.handOff(&giveaway{to: n.liveBoots(), batch: handoffBatch})
+	}
 	n.shed()
 }
 

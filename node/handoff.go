@@ -11,26 +11,29 @@ import (
 )
 
 const (
-	// handoffEvery is how often a drained node looks for what it leads, and
-	// handoffBatch bounds what it hands over in one go.
+	// handoffEvery is how often a node looks for what it leads and should not, and
+	// handoffBatch bounds what a drained one hands over in one go.
 	handoffEvery = 200 * time.Millisecond
 	handoffBatch = 64
 )
 
-// handOff hands some of what this node leads over, if it is drained.
-func (n *Node) handOff() {
-	if !n.lifecycle.isFresh() || !n.isDrained(n.cfg.ID) {
-		return
-	}
+// A giveaway is why leaderships are given away, and to whom.
+type giveaway struct {
+	to    map[raftyard.NodeID]uint64 // the nodes that may take them, with their starts
+	batch int                        // how many at most in one go
+	shed  bool                       // because of the disk
+}
+
+// handOff hands some of what this node leads over.
+func (n *Node) handOff(h *giveaway) {
 	n.learnWhoFollows()
 	var asks []func()
-	live := n.liveBoots()
 	for _, r := range n.allReplicas() {
-		if len(asks) == handoffBatch {
+		if len(asks) == h.batch {
 			break // the rest in the next round, or those that are still at it
 		}
-		if n.movable(r, live) {
-			asks = append(asks, func() { n.handOffTo(n.running, r) })
+		if n.movable(r, h.to) {
+			asks = append(asks, func() { n.handOffTo(n.running, r, h) })
 		}
 	}
 	n.world.all("hand over", asks)
@@ -54,10 +57,10 @@ func (r *replica) leads(v *view) bool {
 	return r.serving() && v.initialized() && v.Leader == r.id
 }
 
-// movable reports whether the replica leads, and a voter on a node that is connected and
-// not drained could lead in its place. One that keeps the log only could not: it would give
+// movable reports whether the replica leads, and a voter on one of some nodes that is not
+// drained could lead in its place. One that keeps the log only could not: it would give
 // the leadership back.
-func (n *Node) movable(r *replica, live map[raftyard.NodeID]uint64) bool {
+func (n *Node) movable(r *replica, to map[raftyard.NodeID]uint64) bool {
 	v := r.view.Load()
 	if !r.leads(v) {
 		return false
@@ -65,8 +68,8 @@ func (n *Node) movable(r *replica, live map[raftyard.NodeID]uint64) bool {
 	d := v.State.Descriptor
 	anyone := r.group == raftyard.SystemGroup || r.machine.logOnly.Load()
 	return slices.ContainsFunc(d.Voters(), func(m group.Member) bool {
-		boot, up := live[m.Node]
-		return m.ID != r.id && up && !n.isDrained(m.Node) &&
+		boot, may := to[m.Node]
+		return m.ID != r.id && may && !n.isDrained(m.Node) &&
 			(anyone || !n.kinds.lacks(m.Node, boot, d.Kind))
 	})
 }
@@ -83,13 +86,13 @@ func (n *Node) countMovable() (count int) {
 }
 
 // handOffTo offers the leadership to the best of those that say that they can take it.
-func (n *Node) handOffTo(ctx context.Context, r *replica) {
+func (n *Node) handOffTo(ctx context.Context, r *replica, h *giveaway) {
 	for _, to := range n.successors(ctx, r) {
-		if n.askSuccessor(ctx, r, to) != nil {
+		if _, may := h.to[to]; !may || n.askSuccessor(ctx, r, to) != nil {
 			continue // nothing has stopped for that; it is asked again in the next round
 		}
 		r.worker.box.control(func() {
-			r.worker.guard(r, "hand over", func() { r.worker.offer(r, to) })
+			r.worker.guard(r, "hand over", func() { r.worker.offer(r, to, h.shed) })
 		})
 		return
 	}
@@ -134,13 +137,13 @@ func (w *worker) successors(r *replica) []raftyard.NodeID {
 }
 
 // offer offers the leadership to a node that has said that it can take it.
-func (w *worker) offer(r *replica, to raftyard.NodeID) {
+func (w *worker) offer(r *replica, to raftyard.NodeID, shed bool) {
 	m, _ := r.meta.State.Descriptor.MemberOn(to)
 	if m.ID == r.id || w.checkTransfer(r, to) != nil {
 		return // that has changed meanwhile
 	}
 	if r.raft.TransferLeader(m.ID) == nil {
-		r.steering.offers.made(m.ID)
+		r.steering.offers.made(m.ID, shed)
 		w.touch(r)
 	}
 }

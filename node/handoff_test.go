@@ -27,7 +27,7 @@ func TestDrainPassesOverWhoDeclined(t *testing.T) {
 		<-done
 	}
 	within(func(o *offers) {
-		o.made(two.ID)
+		o.made(two.ID, false)
 		if got := r.worker.successors(r); len(got) != 0 {
 			t.Errorf("while an offer is open it goes to %v too", got)
 		}

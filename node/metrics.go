@@ -23,7 +23,7 @@ type counters struct {
 	reads               atomic.Uint64
 	leaderChanges       atomic.Uint64
 	replicasStopped     atomic.Uint64
-	leadersShed         atomic.Uint64 // tries to give one away because of the disk
+	leadersShed         atomic.Uint64 // that others have taken because of the disk
 
 	snapshotsTaken     atomic.Uint64
 	snapshotsSent      atomic.Uint64
@@ -85,7 +85,7 @@ type Metrics struct {
 
 	SyncAverage, SyncWorst, SyncInFlight time.Duration
 	DiskSlow, DiskStuck                  bool
-	LeadersShed                          uint64 // tries to give one away because of the disk
+	LeadersShed                          uint64 // that others have taken because of the disk
 
 	Store     storage.Stats
 	Transport transport.Stats

@@ -15,6 +15,7 @@ const maxOfferPause = 32
 // offers are what a replica remembers of those it has made, also while others lead.
 type offers struct {
 	to       raftyard.ReplicaID // the one that is open, or zero
+	shed     bool               // that one is because of the disk
 	declined map[raftyard.ReplicaID]*pause
 }
 
@@ -24,21 +25,24 @@ type pause struct {
 	left     int // ticks of it that are left
 }
 
-// made takes note of an offer.
-func (o *offers) made(to raftyard.ReplicaID) { o.to = to }
+// made takes note of an offer, and whether it is because of the disk.
+func (o *offers) made(to raftyard.ReplicaID, shed bool) { o.to, o.shed = to, shed }
 
-// led hears who leads now, so that the open offer may have ended.
-func (o *offers) led(leader, self raftyard.ReplicaID, timeout int) {
+// led hears who leads now, so that the open offer may have ended. It reports whether one
+// that is because of the disk was taken.
+func (o *offers) led(leader, self raftyard.ReplicaID, timeout int) (shed bool) {
 	switch {
 	case o.to == 0 || leader == 0:
 	case leader == o.to:
 		delete(o.declined, leader)
 		o.to = 0
+		return o.shed
 	case leader == self:
 		o.decline(timeout)
 	default:
 		o.to = 0 // somebody else was faster
 	}
+	return false
 }
 
 // decline ends the open offer: it came to nothing.

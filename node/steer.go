@@ -72,7 +72,7 @@ func (w *worker) steer(r *replica) {
 			if err := r.raft.TransferLeader(step.To); err != nil {
 				s.why = err.Error()
 			} else {
-				s.offers.made(step.To)
+				s.offers.made(step.To, false)
 			}
 		}
 	case group.StepDone, group.StepWait:
@@ -123,7 +123,9 @@ func (w *worker) leaderChanged(r *replica, lc group.LeaderChange) {
 	if lc.Role != group.Leader {
 		r.steering.damaged = nil
 	}
-	r.steering.offers.led(lc.Leader, r.id, w.node.cfg.ElectionTicks)
+	if r.steering.offers.led(lc.Leader, r.id, w.node.cfg.ElectionTicks) {
+		w.node.metrics.leadersShed.Add(1)
+	}
 	r.publish()
 	w.node.noteLeader(r)
 	w.steer(r)

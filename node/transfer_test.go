@@ -108,7 +108,7 @@ func TestOffers(t *testing.T) {
 	}
 	want("at first", "[]")
 	for round, pause := range []int{2, 4, 8, 16, 32, 32} {
-		o.made(2)
+		o.made(2, false)
 		o.led(0, 1, timeout) // nobody leads for a moment
 		o.led(1, 1, timeout) // and then this one again
 		ticks(pause*timeout - 1)
@@ -116,14 +116,27 @@ func TestOffers(t *testing.T) {
 		ticks(1)
 		want(fmt.Sprintf("round %d, after it", round), "[]")
 	}
-	o.made(3)
+	o.made(3, false)
 	o.led(2, 1, timeout) // another one was faster
 	want("when another one leads", "[]")
 	o.led(1, 1, timeout)
 	want("when this one leads after that", "[]")
-	o.made(2)
-	o.led(2, 1, timeout)
-	o.made(2)
+	o.made(2, true)
+	o.decline(timeout)
+	if o.led(2, 1, timeout) {
+		t.Error("one that came to nothing has counted for the disk")
+	}
+	for _, shed := range []bool{true, false} {
+		o.made(2, shed)
+		if o.led(0, 1, timeout) || o.led(2, 1, timeout) != shed || o.led(2, 1, timeout) {
+			t.Errorf("because of the disk: %t, and it has not counted just so", shed)
+		}
+	}
+	o.made(3, true)
+	if o.led(2, 1, timeout) {
+		t.Error("one that another node has taken has counted for the disk")
+	}
+	o.made(2, false)
 	o.decline(timeout)
 	ticks(2*timeout - 1)
 	want("after it has led, pauses begin anew", "[2]")

@@ -161,7 +161,7 @@ func (n *nodeCollector) diskFigures() {
 	n.gauge("sync_in_flight_seconds", "For how long the sync that is under way has been.",
 		func(m *node.Metrics) float64 { return m.SyncInFlight.Seconds() })
 	n.counter("leaderships_shed_total",
-		"Attempts to give a leadership away because of the disk.",
+		"Leaderships that another node has taken because of the disk of this one.",
 		func(m *node.Metrics) float64 { return float64(m.LeadersShed) })
 }
 
