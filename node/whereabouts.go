@@ -76,10 +76,12 @@ func (n *Node) serveWhereabouts() []whereabout {
 	if all == nil {
 		all = make(map[raftyard.NodeID]whereabout)
 	}
-	for _, p := range n.transport.Peers() {
-		if p.Told != "" {
+	peers := n.transport.Peers()
+	for i := range peers {
+		if p := &peers[i]; p.Told != "" {
 			all[p.Node] = whereabout{
-				Node: p.Node, Store: raftyard.StoreID(p.Identity.Store), Boot: p.Identity.Boot, Addr: p.Told,
+				Node: p.Node, Addr: p.Told,
+				Store: raftyard.StoreID(p.Identity.Store), Boot: p.Identity.Boot,
 			}
 		}
 	}

@@ -1,9 +1,11 @@
 package node
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/raftyard/raftyard"
@@ -86,4 +88,64 @@ func TestWipedNodeComesBack(t *testing.T) {
 	c.close(2)
 	c.add(1, 1, "last")
 	c.wantWords(3, 1, slices.Concat(words, []string{"last"})...)
+}
+
+// TestForcedDeletionLetsAWipedNodeIn has groups that cannot do without the directory that a
+// node has lost: it is kept out, since what they had may only be there. They can be given
+// up one by one, by who says which; the others lose nothing.
+func TestForcedDeletionLetsAWipedNodeIn(t *testing.T) {
+	c := newCluster(t, 3)
+	c.create(1, 1, 2, 3)
+	c.create(2, 2, 3) // has no majority without it
+	c.create(3, 3)    // has nothing
+	for _, g := range []raftyard.GroupID{1, 2, 3} {
+		c.add(3, g, "kept")
+	}
+	c.eventually("all are members", func() bool {
+		return c.systemIs(1, nodeIDs(1, 2, 3), nil) && len(c.problems(1, 1)) == 0
+	})
+	before := c.ids(3)
+	in := c.incarnation(1, 3)
+	c.close(3)
+	c.wipe(3)
+	c.open(3, nil)
+	waitsFor := func(named ...string) {
+		t.Helper()
+		c.eventually("it says what keeps the node out", func() bool {
+			st, err := c.nodes[1].NodeStatus(t.Context(), 3)
+			if err != nil || !strings.Contains(st.Problem, "delete them by force") {
+				return false
+			}
+			for _, g := range []string{"group 1 ", "group 2 ", "group 3 "} {
+				if strings.Contains(st.Problem, g) != slices.Contains(named, g) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	waitsFor("group 2 ", "group 3 ")
+	// The other voter of group 2 stops it, the one of group 3 may go on where it is.
+	if err := c.nodes[1].DeleteGroup(within(t, testTimeout), 2); err != nil {
+		t.Fatalf("DeleteGroup(2) = %v", err)
+	}
+	waitsFor("group 3 ")
+	if err := c.nodes[1].DeleteGroup(within(t, testTimeout), 3); !errors.Is(err, ErrNoQuorum) {
+		t.Fatalf("DeleteGroup(3) = %v, want ErrNoQuorum", err)
+	}
+	err := c.nodes[1].ForceDeleteGroup(within(t, testTimeout), 3, in)
+	if !errors.Is(err, ErrNotReached) {
+		t.Fatalf("ForceDeleteGroup(3) = %v, want ErrNotReached", err)
+	}
+	c.backInPlace(3, 1, map[raftyard.GroupID]raftyard.ReplicaID{0: before[0], 1: before[1]})
+	c.wantWords(3, 1, "kept")
+	for _, g := range []raftyard.GroupID{2, 3} {
+		// Nobody can go on with them any more: the directory is given up.
+		if err := c.nodes[1].DeleteGroup(within(t, testTimeout), g); err != nil {
+			t.Errorf("DeleteGroup(%d) again = %v", g, err)
+		}
+		c.create(g, 2, 3)
+		c.add(1, g, "new")
+		c.wantWords(3, g, "new")
+	}
 }
