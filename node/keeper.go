@@ -68,7 +68,7 @@ func (k *keeper) look(ctx context.Context) {
 	if r.readBarrier(ctx) != nil {
 		return // it leads no longer, or cannot: the next look comes
 	}
-	k.move(ctx)
+	k.move(ctx, v)
 	now, v := k.leading()
 	if now != r {
 		return
@@ -89,14 +89,16 @@ func (k *keeper) leaving() []registry.Node {
 }
 
 // move has groups go elsewhere, now and then.
-func (k *keeper) move(ctx context.Context) {
+func (k *keeper) move(ctx context.Context, v *view) {
 	now := k.node.world.now()
 	if now.Before(k.nextMove) {
 		return
 	}
 	vacated := make(map[raftyard.NodeID]bool)
 	for _, rec := range k.leaving() {
-		if k.node.moveAway(ctx, &rec) && (k.vacated[rec.ID] || k.node.isVacated(ctx, &rec)) {
+		_, reads := v.State.Descriptor.MemberOn(rec.ID)
+		if k.node.moveAway(ctx, &rec) &&
+			(k.vacated[rec.ID] || k.node.isVacated(ctx, &rec, reads)) {
 			vacated[rec.ID] = true
 		}
 	}
@@ -113,7 +115,7 @@ func (k *keeper) remove(ctx context.Context, v *view) {
 			continue
 		}
 		// What was found before may be of an earlier time when it was leaving.
-		if !k.node.isVacated(ctx, &rec) {
+		if !k.node.isVacated(ctx, &rec, false) {
 			delete(k.vacated, rec.ID)
 			continue
 		}

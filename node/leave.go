@@ -205,28 +205,34 @@ func (n *Node) moveAway(ctx context.Context, rec *registry.Node) (left bool) {
 
 // isVacated reports whether no group has a member on the node, of which none wants one
 // any more: those who lead the groups say so, and the node itself, if it is there.
-func (n *Node) isVacated(ctx context.Context, rec *registry.Node) bool {
+//
+// A node with replicas destroys those that are no members any more, but only while it reads
+// the registry. One that the system group has let go while it was away, and that comes back
+// with replicas, keeps them for ever: it counts as one that is away still.
+func (n *Node) isVacated(ctx context.Context, rec *registry.Node, reads bool) bool {
 	list, reports := n.nodeStatuses(ctx, []registry.Node{*rec})
-	if st := &list[0]; st.Live && (st.LastError != "" || reports[0].Replicas > 0) {
+	st := &list[0]
+	tells := st.Live && st.LastError == "" && reports[0].Replicas == 0
+	if st.Live && !tells && reads {
 		return false
 	}
-	with, err := n.groupsWith(ctx, rec, list[0].Live)
+	with, err := n.groupsWith(ctx, rec, tells)
 	return err == nil && len(with) == 0
 }
 
 // groupsWith returns the first groups that may have a member on a leaving node, by what
 // their replicas say. A group that nobody leads cannot say that it has none, and counts
-// if the node could matter to it: if it is neither there itself, to say that it has
-// nothing, nor given up.
+// if the node could matter to it: if it neither tells itself that it has nothing, nor is
+// given up.
 func (n *Node) groupsWith(
-	ctx context.Context, rec *registry.Node, live bool,
+	ctx context.Context, rec *registry.Node, tells bool,
 ) (with []raftyard.GroupID, err error) {
 	var after raftyard.GroupID
 	for {
 		recs := n.registry.Groups(after, maxPage)
 		known := n.collectReports(ctx, recs)
 		for i := range recs {
-			if n.hasMember(&recs[i], known[recs[i].ID], rec, live) {
+			if n.hasMember(&recs[i], known[recs[i].ID], rec, tells) {
 				with = append(with, recs[i].ID)
 			}
 		}
@@ -243,7 +249,7 @@ func (n *Node) groupsWith(
 // hasMember reports whether a group may have a member on the node, by what the registry and
 // its replicas say.
 func (n *Node) hasMember(
-	rec *registry.Group, reps []replicaReport, node *registry.Node, live bool,
+	rec *registry.Group, reps []replicaReport, node *registry.Node, tells bool,
 ) bool {
 	reps = slices.DeleteFunc(slices.Clone(reps), func(r replicaReport) bool {
 		return r.Incarnation != rec.Incarnation.String()
@@ -256,7 +262,7 @@ func (n *Node) hasMember(
 		return true
 	}
 	led := slices.ContainsFunc(reps, func(r replicaReport) bool { return r.Leads })
-	return !led && !live && !node.Forced
+	return !led && !tells && !node.Forced
 }
 
 // leaveProblem says what a leaving node still waits for.
@@ -290,7 +296,7 @@ func (n *Node) keptBy(ctx context.Context, rec *registry.Node, st *NodeStatus) s
 	if rec.State != registry.NodeLeaving || n.newDeparture(rec).load[rec.ID] > 0 {
 		return st.Problem
 	}
-	with, err := n.groupsWith(ctx, rec, st.Live)
+	with, err := n.groupsWith(ctx, rec, st.Live && st.Replicas == 0)
 	switch {
 	case err != nil:
 		return st.Problem

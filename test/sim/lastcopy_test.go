@@ -196,3 +196,44 @@ func TestOnlyVoterIsNotForcedOut(t *testing.T) {
 		t.Errorf("node 3 is removed, and its id spent; it has the only voter of group %d", g)
 	}
 }
+
+// TestComesBackWhenItIsLetGo has a node come back with a learner that its group has given up
+// meanwhile, just when the system group has let the node go, so that it cannot find that out.
+func TestComesBackWhenItIsLetGo(t *testing.T) {
+	const g = 50
+	s := Start(t, Config{Seed: 307, Nodes: 4, Groups: 1})
+	allReady(s)
+	members(s, 1, true, 1, 2)
+	createOwn(s, 1, g, 1, 2)
+	follow := node.Members{Voters: []raftyard.NodeID{1, 2}, Learners: []raftyard.NodeID{3}}
+	if err := s.On(1, func(ctx context.Context, n *node.Node) error {
+		_, err := n.SetMembers(ctx, g, follow, true)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.Until("node 3 follows", func() bool { _, ok := s.replica(3, g); return ok })
+	s.Kill(3)
+	members(s, g, true, 1, 2)
+	if err := s.On(1, func(ctx context.Context, n *node.Node) error {
+		_, err := n.RemoveNode(ctx, 3, true)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.Until("the system group has let it go", func() bool {
+		r, ok := s.replica(s.Leader(raftyard.SystemGroup), raftyard.SystemGroup)
+		_, member := r.State.Descriptor.MemberOn(3)
+		return ok && !member
+	})
+	s.Restart(3)
+	s.Until("it is there again", func() bool { return len(s.w.net.Connected(3, 0)) == 3 })
+	if st := nodeRecord(s).State; st != registry.NodeLeaving {
+		t.Fatalf("node 3 is %v already", st)
+	}
+	s.Run(30 * time.Second)
+	if st := nodeRecord(s).State; st != registry.NodeRemoved {
+		_, here := s.replica(3, g)
+		t.Errorf("node 3 is %v; it has its replica of group %d still: %t", st, g, here)
+	}
+}
