@@ -2,8 +2,11 @@ package storage
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,6 +49,8 @@ func TestFormat(t *testing.T) {
 				return fmt.Sprintf("%x\n", encodeNote(id.Store, 0x0102030405))
 			case "inventory":
 				return dumpInventory(id)
+			case "inventory-1":
+				return readOldInventory(t, d)
 			case "store-record":
 				return fmt.Sprintf("%x = %x\n", identityKey, storeRecord(id))
 			case "record-limit":
@@ -74,14 +79,35 @@ func TestFormat(t *testing.T) {
 // dumpInventory shows a frame of each kind.
 func dumpInventory(id Identity) string {
 	changes := []inventoryChange{
-		{group: 7, live: true, inventoryEntry: inventoryEntry{testIncarnation, 2, 300}},
-		{group: 400, live: true, inventoryEntry: inventoryEntry{testIncarnation, 1, 5}},
+		{7, true, inventoryEntry{testIncarnation, 2, 300, nil}},
+		{400, true, inventoryEntry{testIncarnation, 1, 5, &Tombstone{
+			NextReplica: 9, Epoch: 128, Data: []byte("data"),
+		}}},
 	}
-	return fmt.Sprintf("store   %x\nlive    %x\ngone    %x\nnumbers %x\n",
+	return fmt.Sprintf("store   %x\nlive    %x\ngone    %x\nnumbers %x\ndead    %x\n",
 		appendStoreFrame(nil, id.Store, id.Boot),
-		appendList(nil, frameLive, changes, appendLive),
-		appendList(nil, frameGone, changes[1:], appendGone),
-		appendList(nil, frameNumbers, changes, appendNumber))
+		appendList(nil, frameLive, changes),
+		appendList(nil, frameGone, changes[1:]),
+		appendList(nil, frameNumbers, changes),
+		appendList(nil, frameDead, changes[1:]))
+}
+
+// readOldInventory shows what is read of frames.
+func readOldInventory(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	b, err := hex.DecodeString(strings.ReplaceAll(d.Input, "\n", ""))
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	in := decodeInventory(b)
+	text := fmt.Sprintf("store %v, boot %d, whole %t, %d of %d bytes\n",
+		in.store, in.boot, in.whole, in.size, len(b))
+	for _, g := range slices.Sorted(maps.Keys(in.entries)) {
+		e := in.entries[g]
+		text += fmt.Sprintf("%d: %v replica %d seq %d live %t\n",
+			g, e.incarnation, e.id, e.seq, e.dead == nil)
+	}
+	return text
 }
 
 // fillBatch reads one line: create|update|destroy|purged group=N and what changes.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -14,14 +13,15 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/internal/vfs"
 )
 
-// inventory is a file that remembers, outside of Badger, which live replicas the store
-// has, and for each the number of a record that was durable. When Badger comes back
-// without one of them, or without the newest record of one, it has lost something in its
-// midst, which neither Badger nor the sequence note tells.
+// inventory is a file that remembers, outside of Badger, of which groups the store has a
+// replica or a tombstone: of each the number of a record that was durable, and of a
+// tombstone all that it says. When Badger comes back without one of them, or without the
+// newest record of one, it has lost something in its midst, which neither Badger nor the
+// sequence note tells. What was lost of a replica nobody has; a tombstone is put back, or
+// else who once was here would be taken for one that has never been.
 //
 // A replica that is created is in the file before anybody is told that it is there. The
 // rest is written now and then: the file may be behind what is durable, and never ahead.
@@ -36,10 +36,15 @@ type inventory struct {
 
 	dirty map[groupID]bool // what has changed and is not written; the committer's
 
+	// whole: what was found at the start tells of all that was ever here, of tombstones,
+	// too.
+	whole bool
+
 	mu      sync.Mutex // held while the file is written; makes its holder the owner of the rest
 	file    vfs.File   // nil: not open
 	at      int64      // where the next frame goes
 	entries map[groupID]inventoryEntry
+	needs   int64  // about what the entries take in the file
 	behind  bool   // the file has not got all of the entries
 	forgot  uint64 // counts the times that groups were forgotten, whose numbers begin again
 }
@@ -70,7 +75,7 @@ func (v *inventory) lock() {
 }
 
 // openInventory reads the inventory of the store, which is not recovered yet. It may not be
-// there, or be of no use: then the entries are nil.
+// there, or be of no use: then there are no entries.
 func (s *Store) openInventory() error {
 	id := s.identity
 	s.inventory = &inventory{
@@ -78,7 +83,7 @@ func (s *Store) openInventory() error {
 		until: s.backing.Until, dirty: make(map[groupID]bool),
 	}
 	b, err := s.backing.Files.ReadFile(s.inventory.path)
-	if errors.Is(err, fs.ErrNotExist) || id.Boot == 0 {
+	if s.inventory.whole = id.Boot == 0; s.inventory.whole || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
@@ -94,64 +99,20 @@ func (s *Store) openInventory() error {
 			slog.Int("bytes", len(b)), slog.Int("readable", in.size))
 		return nil
 	}
-	s.inventory.entries = in.entries
+	s.inventory.entries, s.inventory.whole = in.entries, in.whole
 	return nil
-}
-
-// checkInventory compares what was recovered with the inventory. Who has less than it says
-// is damaged; it returns those that are to be marked, so that it is known without the
-// inventory as well.
-func (s *Store) checkInventory() (lost []damageMark) {
-	if mutant.On(mutant.ClampTail) {
-		return nil
-	}
-	for _, g := range slices.Sorted(maps.Keys(s.inventory.entries)) {
-		e, r := s.inventory.entries[g], s.replicas[g]
-		if r == nil {
-			r = &replica{info: Replica{Group: g}}
-			s.replicas[g] = r
-		}
-		if r.info.ID == 0 { // nothing of it could be read
-			r.info.ID, r.info.Incarnation = e.id, e.incarnation
-		}
-		if r.seq >= e.seq {
-			continue
-		}
-		text := fmt.Sprintf("record %d of replica %d was durable, and the newest that is there "+
-			"is %d", e.seq, e.id, r.seq)
-		// What comes next must be newer than all that was lost.
-		r.seq = e.seq
-		if r.info.Damage != nil {
-			continue // it is known to be damaged already
-		}
-		s.spoilReplica(r, e, fmt.Errorf("%w: group %d: %s", ErrDamaged, g, text))
-		lost = append(lost, damageMark{g, text})
-	}
-	return lost
-}
-
-// spoilReplica makes a replica, or a tombstone that is too old, one that is damaged.
-func (s *Store) spoilReplica(r *replica, e inventoryEntry, damage error) {
-	if r.info.ID != e.id || r.info.Incarnation != e.incarnation || r.info.Tombstone != nil {
-		r.info = Replica{Group: r.info.Group, ID: e.id, Incarnation: e.incarnation}
-	}
-	if r.log != nil {
-		r.slots.freed(r.log.drop(&s.cache, damage))
-		r.log = nil
-	}
-	r.info.Damage = damage
-	s.opts.Logger.Error("replica is damaged", slog.Uint64("group", uint64(r.info.Group)),
-		slog.Any("error", damage))
 }
 
 // begin writes the file anew, with what the store has, as of this start.
 func (v *inventory) begin(replicas map[groupID]*replica) error {
-	v.entries = make(map[groupID]inventoryEntry, len(replicas))
+	v.entries, v.needs = make(map[groupID]inventoryEntry, len(replicas)), 0
+	all := make([]inventoryChange, 0, len(replicas))
 	for g, r := range replicas {
-		if r.live() && r.info.ID != 0 {
-			v.entries[g] = inventoryEntry{r.info.Incarnation, r.info.ID, r.seq}
+		if r.info.ID != 0 || !r.live() { // or nothing of it could be read
+			all = append(all, inventoryChange{g, true, r.entry()})
 		}
 	}
+	v.take(all)
 	v.lock()
 	defer v.mu.Unlock()
 	return v.rewrite()
@@ -206,31 +167,41 @@ func (v *inventory) add(frames []byte) error {
 // take makes changes part of the entries.
 func (v *inventory) take(changes []inventoryChange) {
 	for i := range changes {
-		if c := &changes[i]; c.live {
+		c := &changes[i]
+		if was, there := v.entries[c.group]; there {
+			v.needs -= was.charge()
+		}
+		if c.there {
 			v.entries[c.group] = c.inventoryEntry
+			v.needs += c.charge()
 		} else {
 			delete(v.entries, c.group)
 		}
 	}
 }
 
-// created notes the replicas that a batch has created, before anybody hears of them. The
-// committer calls it when the batch is durable.
+// created notes the replicas that a batch has created, before anybody hears of them, and
+// the tombstones of those that were here for no longer than the batch. The committer calls
+// it when the batch is durable.
 func (v *inventory) created(order []*stage) error {
-	var live []inventoryChange
+	var live, dead []inventoryChange
 	for _, st := range order {
-		if st.created && st.live {
-			live = append(live, inventoryChange{st.group, true, inventoryEntry{
-				st.info.Incarnation, st.info.ID, st.seq,
-			}})
+		c := inventoryChange{st.group, true, inventoryEntry{
+			st.info.Incarnation, st.info.ID, st.seq, st.info.Tombstone,
+		}}
+		switch {
+		case st.created && st.live:
+			live = append(live, c)
+		case st.destroyed && !st.rep.info.isOf(&st.info):
+			dead = append(dead, c)
 		}
 	}
-	if len(live) == 0 {
+	if len(live)+len(dead) == 0 {
 		return nil
 	}
 	v.lock()
 	defer v.mu.Unlock()
-	err := v.add(appendList(nil, frameLive, live, appendLive))
+	err := v.add(appendList(appendList(nil, frameLive, live), frameDead, dead))
 	if err != nil && !isNoSpace(err) {
 		return err
 	}
@@ -238,6 +209,7 @@ func (v *inventory) created(order []*stage) error {
 	// for so long; giving up would cost the node.
 	v.behind = v.behind || err != nil
 	v.take(live)
+	v.take(dead)
 	return nil
 }
 
@@ -274,9 +246,8 @@ func (v *inventory) changed(s *Store) []inventoryChange {
 	changes := make([]inventoryChange, 0, len(v.dirty))
 	for g := range v.dirty {
 		c := inventoryChange{group: g}
-		if r := s.replicas[g]; r != nil && r.live() {
-			c.live = true
-			c.inventoryEntry = inventoryEntry{r.info.Incarnation, r.info.ID, r.seq}
+		if r := s.replicas[g]; r != nil {
+			c.there, c.inventoryEntry = true, r.entry()
 		}
 		changes = append(changes, c)
 	}
@@ -333,31 +304,24 @@ func (v *inventory) note(changes []inventoryChange, forgot uint64) error {
 	if v.forgot != forgot {
 		return errForgot
 	}
-	var live, gone, numbers []inventoryChange
+	var by [frameDead + 1][]inventoryChange // by the kind of their frame
 	for i := range changes {
 		c := changes[i]
-		e, there := v.entries[c.group]
-		switch {
-		case !c.live && there:
-			gone = append(gone, c)
-		case !c.live:
-		case there && e.id == c.id && e.incarnation == c.incarnation:
-			if c.seq > e.seq {
-				numbers = append(numbers, c)
+		if e, there := v.entries[c.group]; there || c.there {
+			if kind := e.becomes(&c); kind != 0 {
+				by[kind] = append(by[kind], c)
 			}
-		default:
-			live = append(live, c)
 		}
 	}
-	b := appendList(nil, frameLive, live, appendLive)
-	b = appendList(b, frameGone, gone, appendGone)
-	b = appendList(b, frameNumbers, numbers, appendNumber)
+	var b []byte
+	for kind, some := range by {
+		b = appendList(b, byte(kind), some)
+		v.take(some)
+	}
 	if len(b) == 0 && !v.behind {
 		return nil
 	}
-	v.take(slices.Concat(live, gone, numbers))
-	tooLong := v.at+int64(len(b)) > 2*inventoryCharge*int64(len(v.entries))+inventorySlack
-	if tooLong || v.behind {
+	if tooLong := v.at+int64(len(b)) > 2*v.needs+inventorySlack; tooLong || v.behind {
 		v.behind = true
 		return v.rewrite()
 	}
@@ -365,9 +329,6 @@ func (v *inventory) note(changes []inventoryChange, forgot uint64) error {
 	v.behind = err != nil
 	return err
 }
-
-// inventoryCharge is about what an entry takes in the file.
-const inventoryCharge = 30
 
 func (v *inventory) close() error {
 	if v == nil || v.file == nil {

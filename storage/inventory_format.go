@@ -18,30 +18,79 @@ import (
 //
 // and a body is format 1, kind 1, and what the kind says. Later frames count more.
 const (
-	inventoryFormat = 1
+	inventoryFormat = 2 // 1 has no tombstones
 	frameFront      = crcSize + 4
 
 	frameStore   = 1 // store, boot: who keeps it; the first, and one for each start
 	frameLive    = 2 // count, and so many of group, incarnation, replica, seq
-	frameGone    = 3 // count, and so many groups
+	frameGone    = 3 // count, and so many groups: nothing is left, or in format 1 a tombstone
 	frameNumbers = 4 // count, and so many of group, seq
+	frameDead    = 5 // count, and so many of group, incarnation, replica, seq, tombstone
 
 	// maxFrameItems bounds the items in a frame, and maxFrame its body.
 	maxFrameItems = 4096
 	maxFrame      = 1 << 18
+
+	// inventoryCharge is about what an entry takes in the file, without a tombstone.
+	inventoryCharge = 30
+	// maxInventoryData bounds what it has of a tombstone's data: one with more is kept
+	// without.
+	maxInventoryData = maxFrame / 2
 )
 
-// inventoryEntry is what the inventory knows of a live replica.
+// inventoryEntry is what the inventory knows of a group.
 type inventoryEntry struct {
 	incarnation raftyard.Incarnation
 	id          raftyard.ReplicaID
-	seq         uint64 // of a record of its group that was durable
+	seq         uint64     // of a record of its group that was durable
+	dead        *Tombstone // nil: the replica is live
+}
+
+// entry is what the inventory shall know of a group.
+func (r *replica) entry() inventoryEntry {
+	return inventoryEntry{r.info.Incarnation, r.info.ID, r.seq, r.info.Tombstone}
+}
+
+func (e *inventoryEntry) isOf(r *Replica) bool {
+	return e.id == r.ID && e.incarnation == r.Incarnation
+}
+
+func (e *inventoryEntry) charge() int64 {
+	if e.dead == nil {
+		return inventoryCharge
+	}
+	return 2*inventoryCharge + int64(len(e.dead.data()))
+}
+
+// data is what the inventory keeps of the tombstone's data.
+func (t *Tombstone) data() []byte {
+	if len(t.Data) > maxInventoryData {
+		return nil
+	}
+	return t.Data
+}
+
+// becomes returns the kind of the frame with which an entry, or none, becomes what c says;
+// zero: it is that already, or is further.
+func (e *inventoryEntry) becomes(c *inventoryChange) byte {
+	switch {
+	case !c.there:
+		return frameGone
+	case c.seq <= e.seq: // or something was created since the change was gathered
+		return 0
+	case c.dead != nil:
+		return frameDead
+	case e.dead == nil && e.id == c.id && e.incarnation == c.incarnation:
+		return frameNumbers
+	default:
+		return frameLive
+	}
 }
 
 // inventoryChange is what became of a group.
 type inventoryChange struct {
 	group groupID
-	live  bool // otherwise it has no live replica
+	there bool // otherwise nothing is left of it
 	inventoryEntry
 }
 
@@ -66,13 +115,20 @@ func appendStoreFrame(b []byte, store uuid.UUID, boot uint64) []byte {
 	})
 }
 
-// appendList appends items, in as many frames as they need.
-func appendList[T any](b []byte, kind byte, items []T, item func([]byte, *T) []byte) []byte {
-	for some := range slices.Chunk(items, maxFrameItems) {
+// appendList appends changes, in as many frames of a kind as they need.
+func appendList(b []byte, kind byte, changes []inventoryChange) []byte {
+	for len(changes) > 0 {
+		n, size := 1, changes[0].charge()
+		for n < min(len(changes), maxFrameItems) && size+changes[n].charge() <= maxFrame/2 {
+			size += changes[n].charge()
+			n++
+		}
+		some := changes[:n]
+		changes = changes[n:]
 		b = appendFrame(b, kind, func(b []byte) []byte {
 			b = wire.AppendUvarint(b, uint64(len(some)))
 			for i := range some {
-				b = item(b, &some[i])
+				b = some[i].append(b, kind)
 			}
 			return b
 		})
@@ -80,25 +136,33 @@ func appendList[T any](b []byte, kind byte, items []T, item func([]byte, *T) []b
 	return b
 }
 
-func appendLive(b []byte, c *inventoryChange) []byte {
+func (c *inventoryChange) append(b []byte, kind byte) []byte {
 	b = wire.AppendUvarint(b, uint64(c.group))
-	b = wire.AppendID(b, c.incarnation)
-	b = wire.AppendUvarint(b, uint64(c.id))
-	return wire.AppendUvarint(b, c.seq)
+	switch kind {
+	case frameLive:
+		b = c.appendReplica(b)
+	case frameNumbers:
+		b = wire.AppendUvarint(b, c.seq)
+	case frameDead:
+		b = c.appendReplica(b)
+		b = wire.AppendUvarint(b, uint64(c.dead.NextReplica))
+		b = wire.AppendUvarint(b, c.dead.Epoch)
+		b = wire.AppendBytes(b, c.dead.data())
+	}
+	return b
 }
 
-func appendGone(b []byte, c *inventoryChange) []byte {
-	return wire.AppendUvarint(b, uint64(c.group))
-}
-
-func appendNumber(b []byte, c *inventoryChange) []byte {
-	return wire.AppendUvarint(wire.AppendUvarint(b, uint64(c.group)), c.seq)
+func (e *inventoryEntry) appendReplica(b []byte) []byte {
+	b = wire.AppendID(b, e.incarnation)
+	b = wire.AppendUvarint(b, uint64(e.id))
+	return wire.AppendUvarint(b, e.seq)
 }
 
 // readInventory is what a file says.
 type readInventory struct {
 	store   uuid.UUID // of its last store frame, zero: there is none
 	boot    uint64
+	whole   bool // it is of a format that has tombstones
 	entries map[groupID]inventoryEntry
 	size    int // of what can be read, from the beginning
 }
@@ -141,18 +205,18 @@ func cutFrame(b []byte) (frame []byte, ok bool) {
 // take takes in a frame, and reports whether it can be understood.
 func (in *readInventory) take(body []byte) bool {
 	r := wire.NewReader(body)
-	if r.Byte() != inventoryFormat {
+	format := r.Byte()
+	if format == 0 || format > inventoryFormat {
 		return false
 	}
 	switch r.Byte() {
 	case frameStore:
 		in.store, in.boot = r.ID(), r.Uvarint()
+		in.whole = format > 1
 	case frameLive:
 		for range r.Count(19) {
 			g := raftyard.GroupID(r.Uvarint())
-			in.entries[g] = inventoryEntry{
-				incarnation: r.ID(), id: raftyard.ReplicaID(r.Uvarint()), seq: r.Uvarint(),
-			}
+			in.entries[g] = readEntry(r)
 		}
 	case frameGone:
 		for range r.Count(1) {
@@ -166,18 +230,40 @@ func (in *readInventory) take(body []byte) bool {
 				in.entries[g] = e
 			}
 		}
+	case frameDead:
+		for range r.Count(22) {
+			g := raftyard.GroupID(r.Uvarint())
+			e := readEntry(r)
+			e.dead = &Tombstone{
+				NextReplica: raftyard.ReplicaID(r.Uvarint()), Epoch: r.Uvarint(),
+				Data: slices.Clone(r.Bytes()),
+			}
+			in.entries[g] = e
+		}
 	default:
 		return false
 	}
 	return r.Close() == nil
 }
 
+func readEntry(r *wire.Reader) inventoryEntry {
+	return inventoryEntry{
+		incarnation: r.ID(), id: raftyard.ReplicaID(r.Uvarint()), seq: r.Uvarint(),
+	}
+}
+
 // encodeInventory returns the shortest file that says the same.
 func encodeInventory(store uuid.UUID, boot uint64, entries map[groupID]inventoryEntry) []byte {
-	all := make([]inventoryChange, 0, len(entries))
+	var live, dead []inventoryChange
+	size := int64(64)
 	for _, g := range slices.Sorted(maps.Keys(entries)) {
-		all = append(all, inventoryChange{group: g, live: true, inventoryEntry: entries[g]})
+		c := inventoryChange{g, true, entries[g]}
+		if size += c.charge() + c.charge()/2; c.dead == nil {
+			live = append(live, c)
+		} else {
+			dead = append(dead, c)
+		}
 	}
-	b := appendStoreFrame(make([]byte, 0, 64+40*len(all)), store, boot)
-	return appendList(b, frameLive, all, appendLive)
+	b := appendStoreFrame(make([]byte, 0, size), store, boot)
+	return appendList(appendList(b, frameLive, live), frameDead, dead)
 }

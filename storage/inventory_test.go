@@ -164,7 +164,7 @@ func TestInventoryOfNoUse(t *testing.T) {
 			return edit(func(b []byte) []byte {
 				in := decodeInventory(b)
 				id.Store = in.store
-				in.entries[77] = inventoryEntry{testIncarnation, 1, 5}
+				in.entries[77] = inventoryEntry{incarnation: testIncarnation, id: 1, seq: 5}
 				return encodeInventory(id.Store, in.boot-1, in.entries)
 			})(path)
 		},

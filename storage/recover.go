@@ -30,11 +30,11 @@ func (s *Store) recover() error {
 	}
 	newest := at.newest()
 	s.durable.Store(newest)
-	lost := s.checkInventory()
+	amends := s.checkInventory()
 	if noted := s.note.noted; noted > newest && !mutant.On(mutant.ClampTail) {
-		return s.lostTail(newest, noted, lost)
+		return s.lostTail(newest, noted, amends)
 	}
-	return s.mark(lost, func() uint64 { return s.durable.Load() + 1 })
+	return s.amend(amends, func() uint64 { return s.durable.Load() + 1 })
 }
 
 // recoverPair takes in one key and returns the number of its batch, or zero if its
@@ -116,19 +116,22 @@ func (s *Store) take(f *found) {
 // damaged, durably: the next start could not tell any more. The numbers go on
 // only after the last mark is written, so an interrupted marking starts again.
 // Those that are known to be damaged have their own reasons.
-func (s *Store) lostTail(newest, noted uint64, known []damageMark) error {
+//
+// Replicas that were lost altogether, and tombstones, only the inventory knows. Without it
+// the store does not open: replicas would be made again that know nothing of what they once
+// vouched for, and groups be founded again that go on elsewhere.
+func (s *Store) lostTail(newest, noted uint64, amends []op) error {
 	text := fmt.Sprintf("the store has lost its newest batches: it ends with batch %d,"+
 		" batch %d was durable", newest, noted)
-	if !slices.ContainsFunc(s.Replicas(), func(r Replica) bool { return r.Tombstone == nil }) {
-		// Nobody is left to bear the mark. Replicas that were lost altogether would
-		// be made again, and know nothing of what they once vouched for.
-		return fmt.Errorf("%w: %s, and has no replica left", ErrDamaged, text)
+	if !s.inventory.whole {
+		return fmt.Errorf("%w: %s, and no inventory says which replicas there were",
+			ErrDamaged, text)
 	}
 	s.opts.Logger.Error("all replicas are damaged", slog.String("error", text))
 	for _, r := range s.liveReplicas() { // a damaged one has no log
-		known = append(known, damageMark{r.info.Group, text})
+		amends = append(amends, op{kind: opDamaged, group: r.info.Group, damage: text})
 	}
-	if err := s.mark(known, func() uint64 { return newest }); err != nil {
+	if err := s.amend(amends, func() uint64 { return newest }); err != nil {
 		return err
 	}
 	s.writer.reset(s, noted+1, recordCharge)
@@ -136,36 +139,38 @@ func (s *Store) lostTail(newest, noted uint64, known []damageMark) error {
 	return s.write(&s.writer, 0)
 }
 
-// damageMark says that a replica is damaged, and how.
-type damageMark struct {
-	group groupID
-	text  string
-}
-
-// mark marks replicas as damaged, in batches of the numbers given.
-func (s *Store) mark(marks []damageMark, number func() uint64) error {
+// amend writes that replicas are damaged, and tombstones that were lost, in batches of the
+// numbers given.
+func (s *Store) amend(ops []op, number func() uint64) error {
 	w := &s.writer
-	for some := range slices.Chunk(marks, markBatch) {
-		size := int64(0)
-		for _, m := range some {
-			size += recordCharge + int64(len(m.text))
+	for len(ops) > 0 {
+		n, size := 1, ops[0].amends()
+		for n < min(len(ops), amendBatch) && size+ops[n].amends() <= s.limits.MaxBatchBytes {
+			size += ops[n].amends()
+			n++
 		}
 		w.reset(s, number(), size)
-		for _, m := range some {
-			if err := w.add(&op{kind: opDamaged, group: m.group, damage: m.text}); err != nil {
+		for i := range ops[:n] {
+			if err := w.add(&ops[i]); err != nil {
 				return err
 			}
 		}
 		if err := s.write(w, 0); err != nil {
 			return err
 		}
+		ops = ops[n:]
 	}
 	return nil
 }
 
-// markBatch is how many replicas are marked as damaged at once; it is small
-// enough for the smallest memtable.
-const markBatch = 128
+// amends returns how much of a batch one takes at most, as [Batch] counts it.
+func (o *op) amends() int64 {
+	return 4*recordCharge + int64(len(o.damage)+len(o.tombstone.Data))
+}
+
+// amendBatch bounds how many are written at once; it is small enough for the smallest
+// memtable.
+const amendBatch = 128
 
 // found is everything that the scan has seen of one group.
 type found struct {

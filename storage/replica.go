@@ -29,6 +29,11 @@ type Replica struct {
 	Damage error
 }
 
+// isOf reports whether both are of the same replica, live or destroyed.
+func (r *Replica) isOf(o *Replica) bool {
+	return r.ID == o.ID && r.Incarnation == o.Incarnation
+}
+
 // Tombstone is what outlives a destroyed replica.
 type Tombstone struct {
 	// NextReplica is the lowest replica id that may be created here again under

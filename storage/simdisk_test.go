@@ -1,12 +1,12 @@
 package storage
 
 import (
+	"bytes"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -163,7 +163,8 @@ func (f *faulty) keep(t *rapid.T) {
 }
 
 // loseTail takes batches away that were noted outside of the database. Every replica
-// must say so, after every further start too.
+// must say so, after every further start too, and nobody who was there may look as if he had
+// never been.
 func (f *faulty) loseTail(t *rapid.T) {
 	if f.store.durable.Load() == 0 {
 		return
@@ -173,11 +174,17 @@ func (f *faulty) loseTail(t *rapid.T) {
 			t.Fatal(err)
 		}
 	}
+	if rapid.Bool().Draw(t, "numbers") {
+		if err := f.store.noteNumbers(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, noted := f.store.Replicas(), maps.Clone(f.store.inventory.entries)
 	most := int(min(5, f.store.durable.Load()))
 	if f.disk.LoseTail(rapid.IntRange(1, most).Draw(t, "batches")) == 0 {
 		t.Fatal("nothing was lost")
 	}
-	if f.anonymous(t) || f.deserted(t) {
+	if f.anonymous(t) {
 		f.replace(t)
 		return
 	}
@@ -191,6 +198,9 @@ func (f *faulty) loseTail(t *rapid.T) {
 		if r.Tombstone == nil && (!errors.Is(r.Damage, ErrDamaged) || f.store.Log(r.Group) != nil) {
 			t.Fatalf("the newest batches are lost, and replica %+v does not know", r)
 		}
+	}
+	for _, was := range before {
+		f.isRemembered(t, was, noted[was.Group])
 	}
 	f.model = make(map[raftyard.GroupID]*modelReplica)
 	for _, r := range f.store.Replicas() {
@@ -220,27 +230,20 @@ func (f *faulty) anonymous(t *rapid.T) bool {
 	return true
 }
 
-// deserted reports whether no replica is left that could bear the mark, so that the
-// store must not open at all, however often it is tried.
-func (f *faulty) deserted(t *rapid.T) bool {
-	for range 2 {
-		s, err := OpenOn(f.opts, f.on)
-		switch {
-		case err == nil:
-			alive := func(r Replica) bool { return r.Tombstone == nil }
-			if !slices.ContainsFunc(s.Replicas(), alive) {
-				t.Fatal("Open of a store without its newest batches, and nobody to say so")
-			}
-			if err = s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			return false
-		case !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "no replica left"):
-			t.Fatal(err)
-		}
+// isRemembered looks whether a store that has lost its newest batches knows of a replica or
+// tombstone that was there, of which so much was noted.
+func (f *faulty) isRemembered(t *rapid.T, was Replica, noted inventoryEntry) {
+	r, ok := f.store.Replica(was.Group)
+	switch {
+	case !ok || r.ID != was.ID || r.Incarnation != was.Incarnation:
+		t.Fatalf("the newest batches are lost, and %+v is now %v: %+v", was, ok, r)
+	case noted.dead == nil || noted.id != was.ID:
+	case r.Tombstone == nil || r.Tombstone.NextReplica != noted.dead.NextReplica ||
+		!bytes.Equal(r.Tombstone.Data, noted.dead.Data):
+		t.Fatalf("the newest batches are lost, and tombstone %+v is now %+v", was, r.Tombstone)
+	default:
+		f.count["tombstone lost"]++
 	}
-	f.count["nobody left"]++
-	return true
 }
 
 // replace begins with an empty disk.
@@ -289,6 +292,10 @@ func (f *faulty) corrupt(t *rapid.T) {
 		f.rebuild(t, r)
 	default:
 		f.count["dead record damaged"]++
+		if m := f.model[g]; m != nil && r.Tombstone != nil && m.info.Tombstone != nil {
+			// One that is put back is to be purged again.
+			m.info.Tombstone.Purged = r.Tombstone.Purged
+		}
 	}
 }
 
@@ -372,7 +379,7 @@ func TestModelOnFaultyDisk(t *testing.T) {
 	}
 	for _, what := range []string{
 		"open interrupted", "commit lost", "commit kept", "note interrupted", "tail lost",
-		"record damaged", "gap", "file damaged", "half a note",
+		"record damaged", "gap", "file damaged", "half a note", "tombstone lost",
 	} {
 		if count[what] == 0 && !t.Failed() && !testing.Short() {
 			t.Errorf("never happened: %s", what)

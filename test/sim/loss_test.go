@@ -1,10 +1,15 @@
 package sim
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/simdisk"
+	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/test/sim/internal/check"
 )
 
 // TestBeginsElsewhere: a group is to begin on a node that has just lost its disk, of
@@ -69,4 +74,53 @@ func TestOnlyFoundingVoterIsWiped(t *testing.T) {
 	s.Inject(Fault{Kind: Wipe, Node: 1, For: time.Millisecond})
 	s.Until("it is back", func() bool { return s.w.counts.Returned == 1 })
 	s.Until("all is made up for", func() bool { return s.w.whole(1) })
+}
+
+// TestFoundsNothingAgain takes the newest commits from the disk of a node on which a group
+// began that is on others since: its founding, and its tombstone. It must not begin there a
+// second time, nor be taken for one that never began.
+func TestFoundsNothingAgain(t *testing.T) {
+	const g = 50
+	s := Start(t, Config{Seed: 308, Nodes: 4, Groups: 1})
+	allReady(s)
+	members(s, 1, true, 1, 2, 4)
+	h := s.w.host(3)
+	s.Run(2 * time.Second)
+	m, err := h.memo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	createOwn(s, 1, g, 3)
+	r, _ := s.replica(3, g)
+	members(s, g, true, 1)
+	s.Until("it has left", func() bool { _, ok := s.replica(3, g); return !ok })
+	s.Run(2 * time.Second) // which is noted
+	res, err := s.Propose(1, g, aPut())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := h.disk.Stats().Commits - m.commits; n > rotten {
+		t.Fatalf("it has made %d commits since", n)
+	}
+	h.rotten = true
+	h.crash(func(d *simdisk.Disk) { d.LoseTail(d.Stats().Commits - m.commits) }, check.LostSome)
+	s.Restart(3)
+	s.Until("it has made up for that", func() bool {
+		r, ok := s.replica(3, raftyard.SystemGroup)
+		return ok && r.Serving && !h.unready()
+	})
+	s.Run(5 * time.Second)
+	if again, ok := s.replica(3, g); ok {
+		t.Errorf("group %d is there again as replica %d, it was %d", g, again.ID, r.ID)
+	}
+	if at := s.Applied(1, g); at < res.Index {
+		t.Errorf("index %d is not applied, but %d", res.Index, at)
+	}
+	s.Isolate(1) // which has the only vote
+	if err = s.On(3, func(ctx context.Context, n *node.Node) error {
+		return n.DeleteGroup(ctx, g)
+	}); !errors.Is(err, node.ErrNoQuorum) {
+		t.Errorf("its deletion, of which its only voter cannot hear = %v, want %v",
+			err, node.ErrNoQuorum)
+	}
 }
