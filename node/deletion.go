@@ -174,12 +174,12 @@ func anyReplicaOn(nodes []raftyard.NodeID) []MemberStatus {
 // neverBegan reports whether the one node on which the group could begin says, in the
 // directory in which it was to, that it has not: for good only when the node knows that
 // the group is deleted. If nobody knew the directory when the group was created, it is the
-// first that the node had.
+// first that the node had. Whoever has, or had, a replica knows better.
 func (d *deletion) neverBegan(s *survey) bool {
 	node, _ := d.node.registry.Node(d.rec.Seed)
 	seed := cmp.Or(d.rec.SeedStore, node.First)
 	st, answered := s.answers[d.rec.Seed]
-	return answered && st.Replica == 0 && st.Whole && !seed.IsZero() && st.Store == seed.String()
+	return answered && !s.hasBegun() && st.Whole && !seed.IsZero() && st.Store == seed.String()
 }
 
 // run has the registry decide, and waits for the voters to stop.

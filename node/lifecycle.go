@@ -52,6 +52,7 @@ type creation struct {
 	id          raftyard.ReplicaID
 	genesis     *group.Descriptor // the group's founding; nil for one that others fill
 	vouched     holding           // what its sender says, for one that others fill
+	begun       bool              // the founding has been before, and is lost
 }
 
 func newLifecycle(n *Node) *lifecycle {
@@ -229,6 +230,7 @@ func (l *lifecycle) round() {
 	l.reopenAll(reopens)
 	l.goOnPurging()
 	l.forgetAll(forgets)
+	l.buryBegun(creates)
 	l.createAll(creates)
 
 	l.mu.Lock()
@@ -262,10 +264,11 @@ func (l *lifecycle) connect() {
 // compare looks at what the registry has changed since the last time: groups to
 // be founded here, groups that are deleted, and memberships that are wanted.
 func (l *lifecycle) compare() {
+	anew := l.version == 0
 	changed, version := l.node.registry.Changes(l.version)
 	l.version = version
 	for i := range changed {
-		l.compareGroup(&changed[i])
+		l.compareGroup(&changed[i], anew)
 	}
 }
 
@@ -302,7 +305,8 @@ func (l *lifecycle) lost() {
 	l.mu.Unlock()
 }
 
-func (l *lifecycle) compareGroup(rec *registry.Group) {
+// compareGroup compares one group. anew: its record may be from before this start.
+func (l *lifecycle) compareGroup(rec *registry.Group, anew bool) {
 	r := l.node.replica(rec.ID)
 	switch {
 	case r != nil && (rec.Deleted || r.incarnation != rec.Incarnation):
@@ -310,19 +314,19 @@ func (l *lifecycle) compareGroup(rec *registry.Group) {
 		last.Kind = cmp.Or(last.Kind, rec.Kind)
 		l.destroy(r, last)
 		if !rec.Deleted {
-			l.found(rec)
+			l.found(rec, anew)
 		}
 	case rec.Deleted:
 	case r != nil:
 		l.node.steerTo(r, *rec)
 	default:
-		l.found(rec)
+		l.found(rec, anew)
 	}
 }
 
 // found asks for the group's first replica, if it is this node that founds it
-// and the group has not been here before.
-func (l *lifecycle) found(rec *registry.Group) {
+// and the group has not been here before. anew is as in compareGroup.
+func (l *lifecycle) found(rec *registry.Group, anew bool) {
 	if rec.Seed != l.node.cfg.ID || !l.mayFound(rec) {
 		return
 	}
@@ -337,10 +341,13 @@ func (l *lifecycle) found(rec *registry.Group) {
 		}},
 		SnapshotEntries: rec.SnapshotEntries, TrailingEntries: rec.TrailingEntries,
 	}
-	l.mu.Lock()
-	l.creates[rec.ID] = creation{
-		group: rec.ID, incarnation: rec.Incarnation, id: 1, genesis: &d,
+	c := creation{group: rec.ID, incarnation: rec.Incarnation, id: 1, genesis: &d}
+	if anew && l.node.store.Identity().Boot > 1 {
+		l.node.beginnings.add(c, rec)
+		return
 	}
+	l.mu.Lock()
+	l.creates[rec.ID] = c
 	l.mu.Unlock()
 }
 

@@ -28,28 +28,29 @@ var clusterNamespace = uuid.MustParse("6f0b6a0e-7c1c-5d1f-9d0e-2f6b5b1c0a77")
 // A Node is a member of many raft groups. Its methods may be called from any
 // goroutine.
 type Node struct {
-	cfg       Config
-	logger    *slog.Logger
-	world     *surroundings
-	cluster   uuid.UUID
-	started   time.Time
-	store     *storage.Store
-	transport world.Carrier
-	committer *committer
-	appliers  *appliers
-	sender    *snapshotSender
-	files     *background
-	lifecycle *lifecycle
-	keeper    *keeper
-	arrivals  *arrivals
-	claims    *claims
-	registry  *registry.Registry // shows what the system group's replica has
-	workers   []*worker
-	metrics   counters
-	hints     leaderHints
-	watchers  watchers
-	purges    purges
-	notices   notices
+	cfg        Config
+	logger     *slog.Logger
+	world      *surroundings
+	cluster    uuid.UUID
+	started    time.Time
+	store      *storage.Store
+	transport  world.Carrier
+	committer  *committer
+	appliers   *appliers
+	sender     *snapshotSender
+	files      *background
+	lifecycle  *lifecycle
+	keeper     *keeper
+	arrivals   *arrivals
+	claims     *claims
+	beginnings *beginnings
+	registry   *registry.Registry // shows what the system group's replica has
+	workers    []*worker
+	metrics    counters
+	hints      leaderHints
+	watchers   watchers
+	purges     purges
+	notices    notices
 
 	reread atomic.Bool   // somebody says that a group is deleted; see cleanStrays
 	ups    atomic.Uint64 // connections that have come up
@@ -164,6 +165,7 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	n.keeper = newKeeper(n)
 	n.arrivals = newArrivals(n)
 	n.claims = newClaims(n)
+	n.beginnings = newBeginnings(n)
 	n.files = newBackground(n.world)
 	n.committer = newCommitter(n.world, store, n.fail, n.writeRefused)
 	n.committer.slow = &n.slow
@@ -206,6 +208,7 @@ func (n *Node) work(simulated bool) {
 	n.beside("keeper", n.keeper.run)
 	n.beside("arrivals", n.arrivals.run)
 	n.beside("claims", n.claims.run)
+	n.beside("beginnings", n.beginnings.run)
 	n.beside("drain", func() { n.world.every(n.running, handoffEvery, n.giveAway) })
 	n.beside("keep", n.keeper.pokeNowAndThen)
 	n.beside("founding", n.becomeKnown)

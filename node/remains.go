@@ -125,9 +125,13 @@ func decodeRemains(b []byte) (remains, error) {
 	return d, nil
 }
 
-// remainsIn returns what a tombstone says.
+// remainsIn returns what a tombstone says. One that was lost may have come back without its
+// data, and knows of no members.
 func remainsIn(t *storage.Tombstone) (remains, error) {
-	d, err := decodeRemains(t.Data)
+	d, err := remains{Blind: true}, error(nil)
+	if len(t.Data) > 0 {
+		d, err = decodeRemains(t.Data)
+	}
 	d.Epoch = t.Epoch
 	if !d.Deleted {
 		d.NextReplica = t.NextReplica

@@ -27,7 +27,7 @@ func (n *Node) steerTo(r *replica, rec registry.Group) {
 // attend has a replica that has just come up told what the registry wants.
 func (l *lifecycle) attend(r *replica) {
 	if rec, ok := l.node.registry.Group(r.group); ok && l.isFresh() {
-		l.compareGroup(&rec)
+		l.compareGroup(&rec, true)
 	}
 }
 

@@ -204,6 +204,7 @@ func (w *worker) compare(list []testimony) {
 		}
 		w.guard(r, "compare it with what others remember", func() {
 			if err := r.raft.CheckWitness(t.by, t.Witness); err != nil {
+				w.node.beginnings.deceived.Store(true)
 				w.node.condemn(r, err, nil)
 			}
 		})

@@ -121,3 +121,37 @@ func TestPeersRemember(t *testing.T) {
 		}
 	}
 }
+
+// TestForgetsWhatHasBegun: a group has begun on a node whose disk loses that without a trace,
+// and is nowhere else. The others remember what the node said of the registry: so it may have
+// lost more than that, and nothing begins there a second time.
+func TestForgetsWhatHasBegun(t *testing.T) {
+	const g = 50
+	s := Start(t, Config{Seed: 309, Nodes: 4, Groups: 1})
+	allReady(s)
+	members(s, 1, true, 1, 2, 4)
+	s.Run(2 * time.Second)
+	h := s.w.host(3)
+	m, err := h.memo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	createOwn(s, 1, g, 3)
+	if _, err = s.Propose(1, g, aPut()); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.disk.Stats().Commits - m.commits; n > rotten {
+		t.Fatalf("it has made %d commits since", n)
+	}
+	h.forget(m)
+	s.Restart(3)
+	s.Until("it has made up for that", func() bool {
+		r, ok := s.replica(3, raftyard.SystemGroup)
+		return ok && r.Serving && r.ID > 4 && !h.unready()
+	})
+	s.Run(5 * time.Second)
+	if r, ok := s.replica(3, g); ok {
+		t.Errorf("group %d is there again, as replica %d with %v", g, r.ID,
+			r.State.Descriptor.Members)
+	}
+}
