@@ -147,10 +147,11 @@ func (l *lifecycle) buryBegun(cs map[raftyard.GroupID]creation) {
 		}
 	}
 	errs := n.committer.wait(ws)
-	for i, c := range gone {
+	for i := range gone {
+		c := &gone[i]
 		if err := errors.Join(errs[2*i], errs[2*i+1]); err != nil {
 			l.notStarted(c.group, err)
-			l.postpone(c)
+			l.postpone(*c)
 			continue
 		}
 		n.beginPurge(leftover{

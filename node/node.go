@@ -164,8 +164,7 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	n.lifecycle = newLifecycle(n)
 	n.keeper = newKeeper(n)
 	n.arrivals = newArrivals(n)
-	n.claims = newClaims(n)
-	n.beginnings = newBeginnings(n)
+	n.claims, n.beginnings = newClaims(n), newBeginnings(n)
 	n.files = newBackground(n.world)
 	n.committer = newCommitter(n.world, store, n.fail, n.writeRefused)
 	n.committer.slow = &n.slow

@@ -106,8 +106,8 @@ func TestFoundsNothingAgain(t *testing.T) {
 	h.crash(func(d *simdisk.Disk) { d.LoseTail(d.Stats().Commits - m.commits) }, check.LostSome)
 	s.Restart(3)
 	s.Until("it has made up for that", func() bool {
-		r, ok := s.replica(3, raftyard.SystemGroup)
-		return ok && r.Serving && !h.unready()
+		system, ok := s.replica(3, raftyard.SystemGroup)
+		return ok && system.Serving && !h.unready()
 	})
 	s.Run(5 * time.Second)
 	if again, ok := s.replica(3, g); ok {
