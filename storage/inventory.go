@@ -43,6 +43,7 @@ type inventory struct {
 	mu      sync.Mutex // held while the file is written; makes its holder the owner of the rest
 	file    vfs.File   // nil: not open
 	at      int64      // where the next frame goes
+	unnamed bool       // a power failure may bring back the file before this one
 	entries map[groupID]inventoryEntry
 	needs   int64  // about what the entries take in the file
 	behind  bool   // the file has not got all of the entries
@@ -127,7 +128,7 @@ func (v *inventory) rewrite() (err error) {
 		return err
 	}
 	defer func() {
-		if err != nil {
+		if err != nil && v.file != f {
 			err = errors.Join(err, f.Close())
 		}
 	}()
@@ -140,14 +141,24 @@ func (v *inventory) rewrite() (err error) {
 	if err = v.files.Rename(temp, v.path); err != nil {
 		return err
 	}
-	if err = v.files.SyncDir(filepath.Dir(v.path)); err != nil {
+	// From here on this is the file, whatever follows: the one before has no name any more.
+	old := v.file
+	v.file, v.at, v.behind, v.unnamed = f, int64(len(b)), false, true
+	if old != nil {
+		err = old.Close()
+	}
+	return errors.Join(err, v.syncName())
+}
+
+// syncName makes the name of the file durable, if it is not. The owner calls it.
+func (v *inventory) syncName() error {
+	if !v.unnamed {
+		return nil
+	}
+	if err := v.files.SyncDir(filepath.Dir(v.path)); err != nil {
 		return err
 	}
-	old := v.file
-	v.file, v.at, v.behind = f, int64(len(b)), false
-	if old != nil {
-		return old.Close()
-	}
+	v.unnamed = false
 	return nil
 }
 
@@ -157,7 +168,7 @@ func (v *inventory) add(frames []byte) error {
 	if _, err := v.file.WriteAt(frames, v.at); err != nil {
 		return err
 	}
-	if err := v.file.Sync(); err != nil {
+	if err := errors.Join(v.file.Sync(), v.syncName()); err != nil {
 		return err
 	}
 	v.at += int64(len(frames))

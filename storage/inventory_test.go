@@ -424,3 +424,57 @@ func TestInspectionOfAHiddenGroup(t *testing.T) {
 		t.Errorf("found %+v, want that the inventory is missing", found)
 	}
 }
+
+// nameless cannot make names durable for once.
+type nameless struct {
+	vfs.FS
+
+	err error
+}
+
+func (n *nameless) SyncDir(dir string) error {
+	if err := n.err; err != nil {
+		n.err = nil
+		return err
+	}
+	return n.FS.SyncDir(dir)
+}
+
+// TestInventoryWithoutAName: the file was replaced, and that could not be made durable. What
+// is noted next must be in the file that has the name, and not without it.
+func TestInventoryWithoutAName(t *testing.T) {
+	files := &nameless{FS: vfs.OS{}}
+	v := &inventory{
+		files: files, path: filepath.Join(t.TempDir(), inventoryName), store: uuid.New(), boot: 1,
+	}
+	if err := v.begin(nil); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := v.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	files.err = syscall.EMFILE
+	if err := v.rewrite(); !errors.Is(err, syscall.EMFILE) {
+		t.Fatalf("rewrite = %v, want EMFILE", err)
+	}
+	st := &stage{
+		group: 7, created: true, live: true, seq: 1,
+		info: Replica{Group: 7, ID: 3, Incarnation: testIncarnation},
+	}
+	files.err = syscall.EMFILE
+	if err := v.created([]*stage{st}); !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("created = %v, want EMFILE while the name may not be durable", err)
+	}
+	if err := v.created([]*stage{st}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(v.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := decodeInventory(b).entries[7]; got.id != 3 {
+		t.Errorf("the file that has the name has %+v of the replica", got)
+	}
+}
