@@ -246,9 +246,11 @@ func (s *Store) damage(l *Log, err error) {
 }
 
 // Close notes the newest batch and closes the store. Batches that are being
-// committed are finished before; later ones end with [ErrClosed]. Reads must
+// committed are finished before, but those that wait for disk space end with [ErrNoSpace];
+// later ones end with [ErrClosed]. Reads must
 // have ended, and so must [Store.Keep]. Calling it again does no harm.
 func (s *Store) Close() error {
+	s.StopWaiting() // or the lock would not be free before there is space
 	s.lockCommits()
 	s.mu.Lock()
 	closed := errors.Is(s.err, ErrClosed)

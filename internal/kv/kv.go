@@ -36,7 +36,8 @@ type DB interface {
 	// later Commit succeeds.
 	//
 	// Commits are made one at a time, and each has a version one higher than the one
-	// before. Keys and values must stay as they are until Commit has returned.
+	// before. Keys and values must stay as they are until Commit has returned, and for ever
+	// if that is with [badgerdb.ErrFailed].
 	Commit(fn func(Writer) error) error
 
 	// Snapshot returns the database as of the newest commit. The caller discards it.
