@@ -5,38 +5,59 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"time"
 )
 
 // reserveName is the file that holds blocks for what is under way when the disk is full.
 // There is nothing in it, and it may be deleted at any time.
 const reserveName = "RESERVE"
 
-// reserve is a file that takes space until it is needed.
+// allocRetry is how long it takes after a failure until space is asked for again. What is
+// free need not be for us: a quota may be used up.
+const allocRetry = time.Second
+
+// reserve is a file that takes space until it is needed. It belongs to who looks at the
+// space, see room.look.
 type reserve struct {
-	path  string
-	size  int64
-	there bool
-	said  bool // that the file system knows no such thing
+	path     string
+	size     int64
+	allocate func(path string, size int64) error
+	there    bool
+	failing  bool // which is said once
+	failed   time.Time
 }
 
-// make allocates the reserve and reports whether it need not be tried again soon. A
+// make allocates the reserve and reports whether it is there, or there is no such thing. A
 // database does without one on file systems that cannot allocate ahead.
-func (r *reserve) make(log *slog.Logger) bool {
-	err := allocateNew(r.path, r.size)
+func (r *reserve) make(now time.Time, log *slog.Logger) bool {
+	if r.there {
+		return true
+	}
+	if !r.failed.IsZero() && now.Sub(r.failed) < allocRetry {
+		return false
+	}
+	err := r.allocate(r.path, r.size)
+	r.failed = time.Time{}
 	switch {
 	case err == nil:
-		r.there = true
+		if r.failing {
+			log.Info("space is kept in reserve again", slog.String("file", r.path))
+		}
+		r.there, r.failing = true, false
 		return true
 	case errors.Is(err, errors.ErrUnsupported):
-		if !r.said {
+		if !r.failing {
 			log.Warn("the file system cannot allocate space ahead: a disk that fills up at once "+
 				"may end the process", slog.String("file", r.path))
-			r.said = true
 		}
+		r.failing = true
 		return true
 	default:
-		log.Warn("no space is kept in reserve",
-			slog.String("file", r.path), slog.Any("error", err))
+		if !r.failing {
+			log.Warn("no space is kept in reserve",
+				slog.String("file", r.path), slog.Any("error", err))
+		}
+		r.failing, r.failed = true, now
 		return false
 	}
 }

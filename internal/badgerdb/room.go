@@ -29,7 +29,9 @@ import (
 // How soon the hold begins follows the speed at which space goes, so that a program that
 // fills the disk is not faster than a flush.
 //
-// It has one goroutine. start launches it and leave waits for it.
+// It has one goroutine, which start launches and leave waits for. That one asks for blocks,
+// and holds no lock then: it may take as long as the disk does. Others only look whether the
+// hold begins.
 type room struct {
 	dir     string
 	log     *slog.Logger
@@ -38,6 +40,7 @@ type room struct {
 	wal     int64 // bytes of blocks of a write-ahead log
 	table   int64 // more than a memtable becomes as a table
 	reserve reserve
+	failed  time.Time                          // when the next log did not get its blocks; who looks has it
 	after   func(now time.Time, flushing bool) // called after each look of the goroutine
 
 	held     atomic.Bool
@@ -53,20 +56,9 @@ type room struct {
 	over    bool      // waiting is over
 
 	once sync.Once
+	kick chan struct{} // the hold has begun: look at once; holds one
 	quit chan struct{}
 	done chan struct{}
-}
-
-// A sight is what the looks at the free space have shown.
-type sight struct {
-	free int64 // at the last look
-	at   time.Time
-	rate float64 // bytes a second by which it shrinks; it is forgotten by and by
-
-	// from is where the present window began. A rate is that of a window at least: a file
-	// that is allocated at once is no speed.
-	from   int64
-	fromAt time.Time
 }
 
 // A flushing is a memtable that is to become a table; then its log is deleted.
@@ -85,9 +77,6 @@ const (
 	// written, and when both are so.
 	farLook, nearLook, closeLook = 100 * time.Millisecond, 20 * time.Millisecond,
 		2 * time.Millisecond
-
-	// rateWindow is the shortest time over which a rate is told.
-	rateWindow = 250 * time.Millisecond
 
 	// slack is for what is small: the MANIFEST, directories.
 	slack = 8 << 20
@@ -115,7 +104,9 @@ func newRoom(o Options) *room {
 		wal: walSize(o.MemTableSize), table: tableBound(o.MemTableSize),
 		reserve: reserve{
 			path: filepath.Join(o.Dir, reserveName), size: reserveSpace(o.MemTableSize),
+			allocate: allocateNew,
 		},
+		kick: make(chan struct{}, 1),
 		quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	r.wake.L = &r.mu
@@ -145,10 +136,11 @@ func (r *room) run() {
 		select {
 		case <-r.quit:
 			return
+		case <-r.kick:
 		case <-clock.C:
-			clock.Reset(r.look())
-			r.after(time.Now(), r.isFlushing())
 		}
+		clock.Reset(r.look())
+		r.after(time.Now(), r.isFlushing())
 	}
 }
 
@@ -159,7 +151,7 @@ func (r *room) admit() error {
 		if free, err := r.free(r.dir); err != nil || free >= r.need {
 			return nil // if it cannot be known: do not stop working for that
 		}
-		r.look()
+		r.glance()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,7 +169,7 @@ func (r *room) admit() error {
 // that holds nothing which others need.
 func (r *room) build() {
 	if !r.held.Load() {
-		r.look()
+		r.glance()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,28 +199,59 @@ func (r *room) isFlushing() bool {
 	return len(r.flushes) > 0
 }
 
-// look begins or ends the hold, and returns when to look again.
-func (r *room) look() time.Duration {
+// glance begins the hold if it must, for who is about to write.
+func (r *room) glance() {
 	free, err := r.free(r.dir)
+	if err != nil {
+		return // it cannot be known
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.judge(free, time.Now())
+}
+
+// judge takes in how much is free, begins the hold if that is too little, and returns how
+// much will be left. The caller has the lock.
+func (r *room) judge(free int64, now time.Time) (left int64) {
+	r.seen.take(free, now)
+	r.noteFlushes(now)
+	left = free - int64(r.seen.rate*r.ahead(now).Seconds())
+	if !r.held.Load() && (left < r.need || r.next != "") {
+		r.hold(now)
+		select {
+		case r.kick <- struct{}{}:
+		default:
+		}
+	}
+	return left
+}
+
+// look begins or ends the hold, and returns when to look again. It is for one goroutine at
+// a time.
+func (r *room) look() time.Duration {
+	free, err := r.free(r.dir)
 	if err != nil {
 		return farLook // it cannot be known; do not stop working for that
 	}
 	now := time.Now()
-	r.seen.take(free, now)
-	r.noteFlushes(now)
-	left := free - int64(r.seen.rate*r.ahead(now).Seconds())
-	busy := len(r.flushes) > 0 || now.Sub(time.Unix(0, r.building.Load())) < buildTime
-	switch held := r.held.Load(); {
-	case !held && (left < r.need || r.next != "" && !r.prepare()):
-		r.hold(now)
-	case held && left >= r.need+r.need/4 && r.restock(free) && (r.next == "" || r.prepare()):
-		r.letGo(now)
-	case !held && !r.reserve.there && left >= 2*r.need+r.reserve.size:
-		r.restock(free)
+	next := r.nextLog()
+	prepared := next == "" || free >= r.need+r.wal && r.prepare(next, now)
+	r.mu.Lock()
+	if prepared && r.next == next {
+		r.next = ""
 	}
-	if r.held.Load() && busy {
+	left := r.judge(free, now)
+	busy := len(r.flushes) > 0 || now.Sub(time.Unix(0, r.building.Load())) < buildTime
+	held, ready := r.held.Load(), r.next == ""
+	r.mu.Unlock()
+
+	switch {
+	case held && left >= r.need+r.need/4 && r.restock(free, now) && ready:
+		held = r.letGo(now)
+	case !held && !r.reserve.there && left >= 2*r.need+r.reserve.size:
+		r.restock(free, now)
+	}
+	if held && busy {
 		r.reserve.release(r.log)
 	}
 	switch {
@@ -241,22 +264,6 @@ func (r *room) look() time.Duration {
 	}
 }
 
-// take notes how much is free, and how fast it goes.
-func (s *sight) take(free int64, now time.Time) {
-	if s.at.IsZero() {
-		*s = sight{free: free, at: now, from: free, fromAt: now}
-		return
-	}
-	// A fast rate is believed at once, and forgotten within a few seconds.
-	s.rate *= max(0, 1-2*now.Sub(s.at).Seconds())
-	window := now.Sub(s.fromAt)
-	s.rate = max(s.rate, float64(s.from-free)/max(window, rateWindow).Seconds())
-	s.free, s.at = free, now
-	if window >= rateWindow {
-		s.from, s.fromAt = free, now
-	}
-}
-
 func (r *room) hold(now time.Time) {
 	r.held.Store(true)
 	r.began = now
@@ -266,33 +273,51 @@ func (r *room) hold(now time.Time) {
 		slog.Int64("shrinks_bytes_per_second", int64(r.seen.rate)))
 }
 
-func (r *room) letGo(now time.Time) {
+// letGo ends the hold, unless another log has no blocks by now, and reports whether it is on.
+func (r *room) letGo(now time.Time) (held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.next != "" {
+		return true
+	}
 	r.held.Store(false)
 	r.wake.Broadcast()
 	r.log.Info("there is disk space again: writing goes on",
 		slog.String("dir", r.dir), slog.Int64("free_bytes", r.seen.free),
 		slog.Duration("after", now.Sub(r.began)))
+	return false
+}
+
+// nextLog returns the log that has no blocks yet, or nothing.
+func (r *room) nextLog() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.next
 }
 
 // prepare gives the next log its blocks, if there are enough by now.
-func (r *room) prepare() bool {
-	err := allocateNew(r.next, r.wal)
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+func (r *room) prepare(next string, now time.Time) bool {
+	if !r.failed.IsZero() && now.Sub(r.failed) < allocRetry {
 		return false
 	}
-	r.next = ""
+	err := r.reserve.allocate(next, r.wal)
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		r.failed = now
+		return false
+	}
+	r.failed = time.Time{}
 	return true
 }
 
 // restock makes the reserve again, if it is gone and there is space for it.
-func (r *room) restock(free int64) bool {
+func (r *room) restock(free int64, now time.Time) bool {
 	if r.reserve.there {
 		return true
 	}
 	if free < r.need+r.need/4+r.reserve.size {
 		return false
 	}
-	return r.reserve.make(r.log)
+	return r.reserve.make(now, r.log)
 }
 
 // leave ends the watch for good and reports whether there is space for all memtables to

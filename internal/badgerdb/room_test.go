@@ -1,10 +1,14 @@
 package badgerdb
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,4 +220,71 @@ func TestFailureInTheBackground(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestQuota: there is free space, and none for us. That is said once, tried again now and
+// then, and ends when it is over.
+func TestQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var free atomic.Int64
+		r := testRoom(t, &free)
+		var said bytes.Buffer
+		r.log = slog.New(slog.NewTextHandler(&said, nil))
+		tries, quota := 0, error(syscall.EDQUOT)
+		r.reserve.allocate = func(path string, size int64) error {
+			tries++
+			return quota
+		}
+		free.Store(100 * r.need)
+		r.rotated("", filepath.Join(t.TempDir(), walName(2)), false)
+		for range 1000 {
+			r.look()
+			time.Sleep(nearLook)
+		}
+		if !r.held.Load() {
+			t.Error("not held, and the next log has no blocks")
+		}
+		if lines := strings.Count(said.String(), "\n"); lines != 2 || tries > 50 {
+			t.Errorf("%d tries in 20 s, and %d lines:\n%s", tries, lines, said.String())
+		}
+		quota = nil
+		for range 100 {
+			r.look()
+			time.Sleep(nearLook)
+		}
+		if r.held.Load() || !r.reserve.there || r.nextLog() != "" {
+			t.Errorf("held: %t, reserve: %t, log without blocks: %q",
+				r.held.Load(), r.reserve.there, r.nextLog())
+		}
+	})
+}
+
+// TestNobodyWaitsForBlocks: while the file system takes its time with blocks, who commits
+// waits for no lock.
+func TestNobodyWaitsForBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var free atomic.Int64
+		r := testRoom(t, &free)
+		asked, answer := make(chan struct{}), make(chan error)
+		r.reserve.allocate = func(string, int64) error {
+			close(asked)
+			return <-answer
+		}
+		free.Store(100 * r.need)
+		done := make(chan struct{})
+		go func() {
+			r.look()
+			close(done)
+		}()
+		<-asked
+		r.build()
+		r.rotated("", "", true)
+		free.Store(r.need - 1)
+		r.glance()
+		if !r.held.Load() {
+			t.Error("not held with too little space")
+		}
+		answer <- nil
+		<-done
+	})
 }
