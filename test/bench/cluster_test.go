@@ -1,0 +1,171 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/http/httptest"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/kv"
+	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/node/admin"
+)
+
+// Kinds of groups.
+const (
+	kindCounter = "counter" // in memory
+	kindKV      = "kv"
+)
+
+// A cluster is three nodes in this process, on loopback, with real directories.
+type cluster struct {
+	nodes []*node.Node
+	addrs []string // of the HTTP APIs
+}
+
+const hosts = 3
+
+// newCluster opens a cluster, and makes groups of a kind; group g is led by node g % 3.
+func newCluster(b *testing.B, kind string, groups int) *cluster {
+	b.Helper()
+	var listeners []net.Listener
+	var peers []node.Peer
+	for i := range hosts {
+		l, err := new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		listeners = append(listeners, l)
+		peers = append(peers, node.Peer{ID: raftyard.NodeID(i + 1), Addr: l.Addr().String()})
+	}
+	c := &cluster{}
+	dir := b.TempDir()
+	for i, l := range listeners {
+		c.open(b, filepath.Join(dir, peers[i].ID.String()), peers, l)
+	}
+	const atOnce = 64
+	all, ctx := errgroup.WithContext(b.Context())
+	all.SetLimit(atOnce)
+	for g := range groups {
+		all.Go(func() error { return c.create(ctx, kind, g) })
+	}
+	if err := all.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
+
+// open opens the next node.
+func (c *cluster) open(b *testing.B, dir string, peers []node.Peer, l net.Listener) {
+	b.Helper()
+	store, err := kv.OpenStore(kv.StoreOptions{Dir: filepath.Join(dir, "state")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	n, err := node.Open(b.Context(), node.Config{
+		ID: peers[len(c.nodes)].ID, Dir: dir, Cluster: "bench", Peers: peers, Listener: l,
+		Kinds: map[string]group.Factory{kindCounter: newCounter, kindKV: store.Factory()},
+	})
+	if err != nil {
+		b.Fatal(errors.Join(err, store.Close()))
+	}
+	handler, err := admin.New(admin.Config{Node: n, KV: kv.NewClient(n)})
+	if err != nil {
+		b.Fatal(errors.Join(err, n.Close(b.Context()), store.Close()))
+	}
+	server := httptest.NewServer(handler)
+	b.Cleanup(func() {
+		server.Close()
+		if err := errors.Join(n.Close(context.Background()), store.Close()); err != nil {
+			b.Error(err)
+		}
+	})
+	c.nodes = append(c.nodes, n)
+	c.addrs = append(c.addrs, server.URL)
+}
+
+func (c *cluster) home(g int) *node.Node { return c.nodes[g%hosts] }
+
+func groupID(g int) raftyard.GroupID { return raftyard.GroupID(g + 1) }
+
+// create makes a group and moves it home. What is refused in the beginning is tried again.
+func (c *cluster) create(ctx context.Context, kind string, g int) error {
+	home := c.home(g)
+	err := again(ctx, func() error {
+		_, err := home.CreateGroup(ctx, node.Spec{
+			ID: groupID(g), Kind: kind, Voters: []raftyard.NodeID{1, 2, 3},
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return again(ctx, func() error { return home.TransferLeader(ctx, groupID(g), home.ID()) })
+}
+
+// again repeats what fails, for a while.
+func again(ctx context.Context, do func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		err := do()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+// A counter is a state machine in memory.
+type counter struct{ n atomic.Uint64 }
+
+func newCounter(group.Env) (group.StateMachine, error) { return &counter{}, nil }
+
+// Apply implements [group.StateMachine].
+func (c *counter) Apply(batch []group.Command) ([]group.Result, error) {
+	c.n.Add(uint64(len(batch)))
+	return make([]group.Result, len(batch)), nil
+}
+
+// Snapshot implements [group.StateMachine].
+func (c *counter) Snapshot() (group.Snapshot, error) { return count(c.n.Load()), nil }
+
+// Restore implements [group.StateMachine].
+func (c *counter) Restore(r io.Reader) error {
+	data, err := io.ReadAll(r)
+	if err == nil && len(data) == 8 {
+		c.n.Store(binary.BigEndian.Uint64(data))
+	}
+	return err
+}
+
+// Close implements [group.StateMachine].
+func (c *counter) Close() error { return nil }
+
+// A count is a snapshot of a counter.
+type count uint64
+
+// WriteTo implements [group.Snapshot].
+func (c count) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(binary.BigEndian.AppendUint64(nil, uint64(c)))
+	return int64(n), err
+}
+
+// Close implements [group.Snapshot].
+func (c count) Close() error { return nil }

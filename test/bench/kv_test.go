@@ -1,0 +1,66 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/raftyard/raftyard/client"
+)
+
+// BenchmarkKV measures puts and gets of the key-value store over HTTP, through package
+// client: what a program that does not embed a node sees. MB/s are of values.
+func BenchmarkKV(b *testing.B) {
+	const (
+		groups  = 4
+		keys    = 64
+		clients = 16
+	)
+	c := newCluster(b, kindKV, groups)
+	var clientsOf []*client.Client
+	for _, addr := range c.addrs {
+		cl, err := client.New(client.Config{
+			Addrs: []string{addr},
+			HTTP:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}},
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(cl.Close)
+		clientsOf = append(clientsOf, cl)
+	}
+	key := func(n uint64) []byte { return fmt.Appendf(nil, "key%02d", n/groups%keys) }
+	for _, size := range []int{100, 1_000, 10_000, 100_000, 1_000_000} {
+		if size > 10_000 && testing.Short() {
+			continue
+		}
+		value := bytes.Repeat([]byte{1}, size)
+		put := func(_ int, n uint64) error {
+			g := int(n % groups)
+			_, err := clientsOf[g%hosts].Put(b.Context(), groupID(g), key(n), value, client.Cond{})
+			return err
+		}
+		b.Run(fmt.Sprintf("op=put/size=%d", size), func(b *testing.B) {
+			b.SetBytes(int64(size))
+			parallel(b, clients, put)
+		})
+		b.Run(fmt.Sprintf("op=get/size=%d", size), func(b *testing.B) {
+			for n := range uint64(groups * keys) {
+				if err := put(0, n); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.SetBytes(int64(size))
+			parallel(b, clients, func(_ int, n uint64) error {
+				g := int(n % groups)
+				item, err := clientsOf[g%hosts].Get(b.Context(), groupID(g), key(n),
+					client.Linearizable)
+				if err == nil && len(item.Value) != size {
+					err = fmt.Errorf("a value of %d bytes, want %d", len(item.Value), size)
+				}
+				return err
+			})
+		})
+	}
+}
