@@ -78,9 +78,11 @@ fuzz: ## Run every fuzz target in PKG for FUZZTIME.
 	  done; \
 	done
 
+# Those of ./test/bench fail when they do much worse beside their baselines than they did.
 .PHONY: bench
-bench: ## Benchmarks, in the form that benchstat reads.
-	$(GO) test -run '^$$' -bench '$(RUN)' -benchmem -count=$(COUNT) $(PKG)
+bench: ## Benchmarks, in the form that benchstat reads: make bench PKG=./test/bench RUN=Storage
+	RAFTYARD_BENCH_CHECK=1 \
+	  $(GO) test -run '^$$' -bench '$(RUN)' -benchmem -timeout 0 -count=$(COUNT) $(PKG)
 
 .PHONY: bench-peers
 bench-peers: ## Compare with other libraries: make bench-peers PEERS='-cells 1x64 raftyard etcd'

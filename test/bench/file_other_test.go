@@ -8,4 +8,4 @@ import "os"
 func syncData(f *os.File) error { return f.Sync() }
 
 // written is only known on Linux.
-func written() (uint64, error) { return 0, nil }
+func written(string) (uint64, error) { return 0, nil }

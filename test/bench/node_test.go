@@ -20,7 +20,8 @@ func parallel(b *testing.B, clients int, do func(client int, n uint64) error) {
 	var mu sync.Mutex
 	var latency load.Histogram
 	var failure error
-	from, err := written()
+	dir := b.TempDir()
+	from, err := written(dir)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func parallel(b *testing.B, clients int, do func(client int, n uint64) error) {
 	if failure != nil {
 		b.Fatal(failure)
 	}
-	to, err := written()
+	to, err := written(dir)
 	if err != nil {
 		b.Fatal(err)
 	}

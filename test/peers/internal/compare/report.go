@@ -122,8 +122,8 @@ func (s *Summary) loaded() table {
 	t := table{
 		title: s.Cell.String(),
 		header: []string{
-			"system", "/s", "p50 ms", "p99 ms", "p99.9 ms", "CPU us/op", "disk B/op", "allocs/op",
-			"B alloc/op", "RSS MiB", "refused", "failed", "others CPU %",
+			"system", "/s", "p50 ms", "p99 ms", "p99.9 ms", "CPU us/op", "disk B/op",
+			"device B/op", "allocs/op", "B alloc/op", "RSS MiB", "refused", "failed", "others CPU %",
 		},
 		notes: s.notes(),
 	}
@@ -137,6 +137,7 @@ func (s *Summary) loaded() table {
 		t.rows = append(t.rows, []string{
 			row.Contestant, number(m.PerSecond), millis(m.Latency.P50), millis(m.Latency.P99),
 			millis(m.Latency.P999), number(m.CPUPerOp), number(m.WrittenPerOp),
+			number(m.DevicePerOp),
 			number(m.AllocsPerOp), number(m.BytesPerOp), number(m.PeakRSS),
 			fmt.Sprint(m.Refusals), fmt.Sprint(m.Failures), number(m.OthersPercent),
 		})

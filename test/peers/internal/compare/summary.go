@@ -139,6 +139,7 @@ func medians(rounds map[int]*trial.Result) (m trial.Result) {
 	set(&m.CPUPercent, func(r *trial.Result) float64 { return r.CPUPercent })
 	set(&m.CPUPerOp, func(r *trial.Result) float64 { return r.CPUPerOp })
 	set(&m.WrittenPerOp, func(r *trial.Result) float64 { return r.WrittenPerOp })
+	set(&m.DevicePerOp, func(r *trial.Result) float64 { return r.DevicePerOp })
 	set(&m.WrittenPerSec, func(r *trial.Result) float64 { return r.WrittenPerSec })
 	set(&m.AllocsPerOp, func(r *trial.Result) float64 { return r.AllocsPerOp })
 	set(&m.BytesPerOp, func(r *trial.Result) float64 { return r.BytesPerOp })

@@ -53,6 +53,7 @@ type Result struct {
 	CPUPercent    float64 `json:"cpu_percent"` // of one core
 	CPUPerOp      float64 `json:"cpu_us_per_op"`
 	WrittenPerOp  float64 `json:"written_bytes_per_op"` // to the disk, by /proc/self/io
+	DevicePerOp   float64 `json:"device_bytes_per_op"`  // that the disk took, from whomever
 	WrittenPerSec float64 `json:"written_bytes_per_second"`
 	AllocsPerOp   float64 `json:"allocs_per_op"`
 	BytesPerOp    float64 `json:"allocated_bytes_per_op"`

@@ -96,7 +96,7 @@ func (d *driver) measure(ctx context.Context, r *Result) error {
 	if err := sleep(ctx, d.spec.Warmup); err != nil {
 		return err
 	}
-	from, err := now()
+	from, err := now(d.spec.Dir)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (d *driver) measure(ctx context.Context, r *Result) error {
 		return err
 	}
 	d.phase.Store(over)
-	to, err := now()
+	to, err := now(d.spec.Dir)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // usage is what the process has used up to one moment.
@@ -21,12 +24,13 @@ type usage struct {
 	cpu     time.Duration // user and system
 	busy    time.Duration // of all processes
 	written uint64        // bytes that went to the disk
+	device  uint64        // bytes that the disk has taken, from whomever
 	mallocs uint64
 	bytes   uint64 // allocated
 }
 
-// now returns what the process has used. Linux has the figures.
-func now() (usage, error) {
+// now returns what the process has used, with data in a directory. Linux has the figures.
+func now(dir string) (usage, error) {
 	u := usage{at: time.Now()}
 	var self syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &self); err != nil {
@@ -38,6 +42,9 @@ func now() (usage, error) {
 		return u, err
 	}
 	u.written = io["write_bytes"]
+	if u.device, err = device(dir); err != nil {
+		return u, err
+	}
 	if u.busy, err = busy(); err != nil {
 		return u, err
 	}
@@ -45,6 +52,37 @@ func now() (usage, error) {
 	runtime.ReadMemStats(&mem)
 	u.mallocs, u.bytes = mem.Mallocs, mem.TotalAlloc
 	return u, nil
+}
+
+// device returns how many bytes the disk below a directory has taken; zero: there is none,
+// as with tmpfs.
+func device(dir string) (uint64, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return 0, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, nil
+	}
+	file := fmt.Sprintf("/sys/dev/block/%d:%d/stat", unix.Major(st.Dev), unix.Minor(st.Dev))
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	const (
+		sectors = 6 // which of the columns
+		sector  = 512
+	)
+	columns := strings.Fields(string(data))
+	if len(columns) <= sectors {
+		return 0, fmt.Errorf("%s is %q", file, data)
+	}
+	n, err := strconv.ParseUint(columns[sectors], 10, 64)
+	return n * sector, err
 }
 
 // busy returns the CPU time of all processes on the machine, and what was taken from it.
@@ -114,6 +152,7 @@ func (r *Result) fill(from, to usage) {
 	r.PerSecond = ops / seconds
 	r.CPUPerOp = float64(cpu.Microseconds()) / ops
 	r.WrittenPerOp = written / ops
+	r.DevicePerOp = float64(to.device-from.device) / ops
 	r.AllocsPerOp = float64(to.mallocs-from.mallocs) / ops
 	r.BytesPerOp = float64(to.bytes-from.bytes) / ops
 }
