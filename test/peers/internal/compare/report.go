@@ -123,7 +123,8 @@ func (s *Summary) loaded() table {
 		title: s.Cell.String(),
 		header: []string{
 			"system", "/s", "p50 ms", "p99 ms", "p99.9 ms", "CPU us/op", "disk B/op",
-			"device B/op", "allocs/op", "B alloc/op", "RSS MiB", "refused", "failed", "others CPU %",
+			"device B/op", "allocs/op", "B alloc/op", "RSS MiB", "refused", "failed",
+			"others CPU %",
 		},
 		notes: s.notes(),
 	}
