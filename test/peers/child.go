@@ -52,7 +52,7 @@ const (
 )
 
 // runChild does one trial in a process of its own, with data in a directory that is
-// removed.
+// removed. One that hangs is ended.
 func runChild(ctx context.Context, dir string, spec *trial.Spec) (r *trial.Result, err error) {
 	spec.Dir, err = os.MkdirTemp(dir, "peers-")
 	if err != nil {
@@ -71,6 +71,8 @@ func runChild(ctx context.Context, dir string, spec *trial.Spec) (r *trial.Resul
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, spec.Limit())
+	defer cancel()
 	complaint := &tail{}
 	cmd := exec.CommandContext(ctx, self, childArg) //nolint:gosec // it is this program
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(order), complaint, complaint

@@ -65,6 +65,9 @@ func (w *workload) kind(n uint64) int {
 	return kindPut
 }
 
+// keyOf returns which key operation n is about.
+func (w *workload) keyOf(n uint64) uint64 { return mix(^n) % uint64(w.flags.keys) }
+
 func (w *workload) key(i uint64) string { return fmt.Sprintf("%s%06d", w.prefix, i) }
 
 // value returns a value that differs from the next ones.
@@ -77,7 +80,7 @@ func (w *workload) value(n uint64) []byte {
 func (w *workload) do(ctx context.Context, id int, n uint64) (load.Outcome, error) {
 	c := w.clients[id%len(w.clients)]
 	group := w.groups[n%uint64(len(w.groups))]
-	key := []byte(w.key(mix(^n) % uint64(w.flags.keys)))
+	key := []byte(w.key(w.keyOf(n)))
 	if w.kind(n) == kindGet {
 		_, err := c.Get(ctx, group, key, client.Linearizable)
 		if err == nil || client.IsCode(err, client.CodeKeyNotFound) {

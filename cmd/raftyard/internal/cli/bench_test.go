@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/raftyard/raftyard/client"
+	"github.com/raftyard/raftyard/internal/load"
 )
 
 // A fakeNode has keys of one group, and of others of another kind.
@@ -153,8 +154,8 @@ func TestBenchLeavesNothing(t *testing.T) {
 	if f.txns != 6 {
 		t.Errorf("%d transactions for 300 keys that come and go, want 6", f.txns)
 	}
-	if put, get := f.puts, f.gets; put == 0 || get < put || doc.Operations[1].NotApplied != 0 {
-		t.Errorf("there were %d puts and %d gets, %+v, want 3 gets for 2 puts", put, get, doc)
+	if f.puts == 0 || f.gets == 0 || doc.Operations[1].NotApplied != 0 {
+		t.Errorf("there were %d puts and %d gets, %+v, want some of both", f.puts, f.gets, doc)
 	}
 	_, doc, _ = f.bench(t, append(args, "--keep")...)
 	if len(f.keys) != 300 || !doc.Kept {
@@ -207,22 +208,82 @@ func TestBenchInterrupted(t *testing.T) {
 	}
 }
 
-// TestBenchProgress: it is shown where somebody looks, and taken away in the end.
+// A watcher calls seen when a text has been written.
+type watcher struct {
+	bytes.Buffer
+	text string
+	seen func()
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	n, err := w.Buffer.Write(p)
+	if strings.Contains(w.String(), w.text) {
+		w.seen()
+	}
+	return n, err
+}
+
+// TestBenchProgress: it is shown to whoever looks, and taken away in the end.
 func TestBenchProgress(t *testing.T) {
 	f := startFakeNode(t)
-	for _, terminal := range []bool{false, true} {
-		var stderr bytes.Buffer
-		code := Run(t.Context(), Env{
-			Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &stderr, Terminal: terminal,
-			LookupEnv: func(string) (string, bool) { return "", false },
-		}, []string{"bench", "--addr", f.addr, "--warmup", "0", "--duration", "1100ms"})
-		if code != ExitOK {
-			t.Errorf("exit code %d: %s", code, stderr.String())
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stderr := &watcher{text: " of 3600 s: ", seen: func() { cancel(ErrInterrupted) }}
+	code := Run(ctx, Env{
+		Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: stderr, Terminal: true,
+		LookupEnv: func(string) (string, bool) { return "", false },
+	}, []string{"bench", "--addr", f.addr, "--warmup", "0", "--duration", "1h"})
+	if code != ExitInterrupted ||
+		!strings.HasSuffix(stderr.String(), "\r\x1b[Kraftyard: interrupted\n") {
+		t.Errorf("exit code %d, standard error is %q", code, stderr)
+	}
+	code, _, quiet := run(t.Context(), "bench", "--addr", f.addr, "--warmup", "0",
+		"--duration", "100ms", "--read-percent", "50")
+	if code != ExitOK || quiet != "" {
+		t.Errorf("exit code %d, where nobody looks standard error is %q", code, quiet)
+	}
+}
+
+func TestProgressText(t *testing.T) {
+	got := progressText(load.Progress{
+		Elapsed: 12 * time.Second, Of: time.Minute, PerSecond: 10234, P99: 4100 * time.Microsecond,
+		Failed: 3,
+	})
+	if want := "measuring, 12 of 60 s: 10234 a second, p99 4.10ms, 3 failed"; got != want {
+		t.Errorf("progressText = %q, want %q", got, want)
+	}
+	got = progressText(load.Progress{Warming: true, Of: time.Second})
+	if want := "warming up, 0 of 1 s: 0 a second, p99 -"; got != want {
+		t.Errorf("progressText = %q, want %q", got, want)
+	}
+}
+
+// TestWorkload: every group and every key has its share of each kind of operation.
+func TestWorkload(t *testing.T) {
+	const operations = 100_000
+	w := newWorkload(benchFlags{readPercent: 30, keys: 10, valueSize: 5}, nil, nil)
+	gets := map[uint64]int{} // by group and key
+	puts := map[uint64]int{}
+	for n := range uint64(operations) {
+		at := n%100*10 + w.keyOf(n)
+		if w.kind(n) == kindGet {
+			gets[at]++
+		} else {
+			puts[at]++
 		}
-		shown := strings.Contains(stderr.String(), "\rmeasuring, 1 of 1 s: ")
-		if shown != terminal || terminal != strings.HasSuffix(stderr.String(), "\r\x1b[K") {
-			t.Errorf("on a terminal: %t; standard error is %q", terminal, stderr.String())
+		if len(w.value(n)) != 5 || bytes.Equal(w.value(n), w.value(n+1)) {
+			t.Fatalf("values %d and %d are %x and %x", n, n+1, w.value(n), w.value(n+1))
 		}
+	}
+	if len(gets) != 1000 || len(puts) != 1000 {
+		t.Errorf("%d keys of 100 groups are read and %d written, want all 1000",
+			len(gets), len(puts))
+	}
+	total := 0
+	for _, n := range gets {
+		total += n
+	}
+	if total < 29_000 || total > 31_000 {
+		t.Errorf("%d of %d are reads, want 30 %%", total, operations)
 	}
 }
 

@@ -20,6 +20,12 @@ const (
 	finding  = time.Minute
 )
 
+// Limit is how long a trial can take that is as it should be.
+func (s *Spec) Limit() time.Duration {
+	const closing = 2 * time.Minute
+	return starting + s.Warmup + s.Duration + finding + closing
+}
+
 // Run starts a system, puts the load on it, and stops it. It fails if a command that was
 // acknowledged is not there in the end. Latencies and rates are of the measured time only.
 func Run(ctx context.Context, sys system.System, spec *Spec) (r *Result, err error) {
