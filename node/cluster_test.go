@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -32,6 +33,8 @@ type cluster struct {
 	net   Network                  // nil: TCP
 	lacks map[raftyard.NodeID]bool // nodes that know no kind
 	hooks
+
+	soleAfter time.Duration // zero: next to nothing
 }
 
 func newCluster(t *testing.T, count int) *cluster {
@@ -97,6 +100,7 @@ func (c *cluster) config(id raftyard.NodeID, l net.Listener) Config {
 			}
 			return diskFree(dir)
 		},
+		soleAfter: cmp.Or(c.soleAfter, time.Millisecond),
 		Logger: slog.New(slog.NewTextHandler(testWriter{c.t},
 			&slog.HandlerOptions{Level: slog.LevelError})),
 	}

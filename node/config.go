@@ -142,6 +142,9 @@ type Config struct {
 
 	// diskFree tells how much is free; tests set it.
 	diskFree func(dir string) int64
+
+	// soleAfter is for how long the only founder listens at its first start; tests set it.
+	soleAfter time.Duration
 }
 
 // A Network makes a node's transport. [transport.Memory] is one.

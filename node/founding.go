@@ -29,7 +29,8 @@ import (
 // the others have noted. They cannot know it, but it can know them: those who wait talk to
 // it, so that they ask it. It is replaced when the cluster is there.
 //
-// Of two founders only one votes, and each of them waits for the other.
+// Of two founders only one votes, and each of them waits for the other. The only founder of
+// a cluster listens whether somebody knows it already: see sole.go.
 
 const (
 	// foundingEvery is how often a founder asks whether it is known.
@@ -43,7 +44,8 @@ const (
 
 // founding is whether this node's replica of the system group waits to be known.
 type founding struct {
-	waits atomic.Bool
+	waits   atomic.Bool
+	callers callers
 
 	// Of housekeeping alone.
 	came []raftyard.NodeID // other founders that have been noted, in the order they came
@@ -81,7 +83,7 @@ func (n *Node) beginFounding(r *replica) {
 	_, last := r.log.Bounds()
 	n.founding.waits.Store(r.meta.State.Index == 1 && last == 1 &&
 		(self.Store != n.ownStore() || self.First != n.ownStore()) &&
-		len(n.otherFounders()) > 0 && !mutant.On(mutant.WipedVotes))
+		!mutant.On(mutant.WipedVotes))
 }
 
 // otherFounders are the other nodes that vote in the system group from its beginning; for
@@ -107,14 +109,15 @@ func (n *Node) otherFounders() []raftyard.NodeID {
 
 // becomeKnown asks the other founders until this node may take part.
 func (n *Node) becomeKnown() {
+	if len(n.otherFounders()) == 0 {
+		n.foundAlone()
+		return
+	}
 	began, said := n.world.now(), false
 	for n.founding.waits.Load() && n.running.Err() == nil {
 		ok, missing := n.isKnown(n.running)
 		if ok {
-			n.noted.meet(comer{knownOf(n.presents), n.store.Identity().Starts})
-			n.lifecycle.poke()
-			n.founding.waits.Store(false)
-			n.bootstrapElection()
+			n.takePart()
 			return
 		}
 		if !said && n.world.now().Sub(began) > foundingPatience {
@@ -126,6 +129,14 @@ func (n *Node) becomeKnown() {
 			return
 		}
 	}
+}
+
+// takePart ends the wait: this node's directory is the one that founds the cluster.
+func (n *Node) takePart() {
+	n.noted.meet(comer{knownOf(n.presents), n.store.Identity().Starts})
+	n.lifecycle.poke()
+	n.founding.waits.Store(false)
+	n.bootstrapElection()
 }
 
 // isKnown reports whether this node's directory is noted by enough founders, or the

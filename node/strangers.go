@@ -91,6 +91,9 @@ func (s *strangers) judged(began time.Time, known func(raftyard.NodeID) bool) {
 // admitStranger returns why no connection with a node that nobody here knows is wanted, or
 // nil.
 func (n *Node) admitStranger(id raftyard.NodeID) *transport.RefusalError {
+	if n.founding.waits.Load() {
+		n.founding.callers.add(id)
+	}
 	if n.lifecycle.isFresh() && n.strangers.refuse(id, n.world.now()) {
 		return refused(transport.RefusedUnknown, "there is no node %d in the cluster", id)
 	}
