@@ -191,6 +191,7 @@ func (n *Node) summarize(rec *registry.Group, reps []replicaReport) GroupSummary
 		})
 	}
 	s.addProblem(len(s.Members) == 0, "no_replica")
+	s.addProblem(len(s.Members) == 0 && n.seedLost(rec), "seed_lost")
 	s.addProblem(s.Leader == 0, "no_leader")
 	s.addHalfway(&d, rec, reps, n.world.now())
 	s.addProblem(!reached(d, *rec) || len(sick.Down) > 0, "under_replicated")
@@ -223,6 +224,9 @@ func (n *Node) Group(ctx context.Context, g raftyard.GroupID) (GroupStatus, erro
 	st := GroupStatus{
 		GroupSummary:    sum,
 		SnapshotEntries: rec.SnapshotEntries, TrailingEntries: rec.TrailingEntries,
+	}
+	if len(sum.Members) == 0 {
+		st.Steering = n.whyNowhere(&rec)
 	}
 	nodes := slices.Concat(rec.Voters, rec.Learners)
 	for _, m := range sum.Members {

@@ -64,7 +64,8 @@ type GroupSummary struct {
 	Members     []MemberStatus    `json:"members"`  // actual, as far as this node knows
 	Leader      raftyard.NodeID   `json:"leader"`   // zero: none known
 	Term        uint64            `json:"term"`
-	// Problems are stable words: no_replica (nobody that was asked has one),
+	// Problems are stable words: no_replica (nobody that was asked has one), seed_lost (nobody
+	// has one, and the directory in which the group was to begin is lost or came late),
 	// no_leader, joint (a change of voters has been halfway for more than a minute),
 	// orphan_learner (a learner that is to be a voter, or to go, has been one for more than
 	// ten minutes), under_replicated (a wanted member is missing or not what it is to be,
@@ -116,7 +117,8 @@ type GroupStatus struct {
 	SnapshotEntries uint64 `json:"snapshot_entries"`
 	TrailingEntries uint64 `json:"trailing_entries"`
 	NextReplica     uint64 `json:"next_replica"`
-	// Steering is what the leader waits for on its way to the wanted members, or empty.
+	// Steering is what the leader waits for on its way to the wanted members, or why nobody
+	// has a replica, or empty.
 	Steering string `json:"steering,omitempty"`
 	// Poison is an entry at which the state machines of a majority fail; nil: none.
 	Poison   *Poison         `json:"poison,omitempty"`

@@ -20,7 +20,7 @@ const (
 // problemWords are what ?problem= may be.
 func problemWords() []string {
 	return []string{
-		anyProblem, "no_leader", "no_replica", "under_replicated", "joint",
+		anyProblem, "no_leader", "no_replica", "seed_lost", "under_replicated", "joint",
 		"orphan_learner",
 		"faulty", "damaged", "poison",
 		"lagging", "log_only_leader",

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,6 +119,17 @@ func TestLateFounder(t *testing.T) {
 	s.Until("the cluster is founded without it", func() bool {
 		return s.Applied(1, 0) > 8 && s.Leader(0) != 0
 	})
+	// Nobody knows the directory in which this one is to begin.
+	spec := s.w.spec(&groupInfo{id: 1}, node.Members{Voters: []raftyard.NodeID{5}})
+	spec.ID = stuck
+	create := func(ctx context.Context, n *node.Node) error {
+		_, err := n.CreateGroup(ctx, spec)
+		return err
+	}
+	if err := s.On(1, create); err != nil {
+		t.Fatal(err)
+	}
+	s.wantNowhere(1, "no_replica", "which is not live")
 	for _, id := range []raftyard.NodeID{3, 4} {
 		s.Crash(id)
 		var st node.NodeStatus
@@ -135,6 +148,35 @@ func TestLateFounder(t *testing.T) {
 		r, ok := s.replica(5, 0)
 		return ok && r.ID > 5 && r.Serving && s.Applied(5, 0) == s.Applied(1, 0)
 	})
+	allReady(s)
+	for _, id := range []raftyard.NodeID{1, 2, 5} {
+		s.wantNowhere(id, "seed_lost", "delete the group")
+	}
+	for _, fn := range []func(ctx context.Context, n *node.Node) error{
+		func(ctx context.Context, n *node.Node) error { return n.DeleteGroup(ctx, stuck) }, create,
+	} {
+		if err := s.On(2, fn); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// wantNowhere waits until a node shows that nobody has the group, and why.
+func (s *Script) wantNowhere(id raftyard.NodeID, problem, why string) {
+	s.t.Helper()
+	var st node.GroupStatus
+	for range 30 {
+		err := s.On(id, func(ctx context.Context, n *node.Node) (err error) {
+			st, err = n.Group(ctx, stuck)
+			return err
+		})
+		if err == nil && slices.Contains(st.Problems, problem) &&
+			strings.Contains(st.Steering, why) {
+			return
+		}
+		s.Run(time.Second)
+	}
+	s.t.Fatalf("node %d shows problems %q, steering %q", id, st.Problems, st.Steering)
 }
 
 // TestFoundersOneByOne starts the nodes of a new cluster one after the other, with long

@@ -18,7 +18,7 @@ const mostCompletions = 1000
 // problemWords are what --problem may be.
 func problemWords() []string {
 	return []string{
-		"any", "no_leader", "no_replica", "under_replicated", "joint",
+		"any", "no_leader", "no_replica", "seed_lost", "under_replicated", "joint",
 		"orphan_learner",
 		"faulty", "damaged", "poison",
 		"lagging",
