@@ -52,14 +52,16 @@ type Inspection struct {
 	dir   string
 	store *Store // without a database if that cannot be read
 	image *badgerdb.Image
-	lock  io.Closer // nil if nobody has ever taken it
+	lock  io.Closer        // nil if nobody has ever taken it
+	read  map[groupID]bool // whose entries need not be read any more
 }
 
 // ErrNoStore is the error of an inspection of a directory that is not of a node.
 var ErrNoStore = errors.New("storage: no data directory of a node")
 
 // Inspect reads the store in a node's data directory, does all that [Open] does to find
-// out what is wrong, and goes on to the end. It changes no file, takes no lock but a
+// out what is wrong, and goes on to the end; [Inspection.ReadLog] does what the reading of a
+// log would. It changes no file, takes no lock but a
 // shared one, and needs no permission to write. While a node uses the directory the error
 // is [ErrLocked], and while there is an Inspection no node can use it. Close ends it.
 //
@@ -70,7 +72,7 @@ func Inspect(dir string) (*Inspection, error) {
 	}}
 	err := i.take()
 	if err == nil {
-		err = i.read()
+		err = i.readAll()
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("storage: inspect %s: %w", dir, err), i.Close())
@@ -106,8 +108,8 @@ func (i *Inspection) take() error {
 	return nil
 }
 
-// read reads all parts of the store.
-func (i *Inspection) read() error {
+// readAll reads all parts of the store.
+func (i *Inspection) readAll() error {
 	b, err := os.ReadFile(filepath.Join(i.dir, identityName))
 	if errors.Is(err, fs.ErrNotExist) {
 		if !i.exists(logName) && !i.exists(sequenceName) {
@@ -243,14 +245,26 @@ func (i *Inspection) recover() error {
 				" batch %d was durable", i.Newest, i.Noted),
 		})
 	}
+	i.read = make(map[groupID]bool)
 	for _, r := range i.Replicas() {
-		if err := i.check(&r); err != nil {
-			i.Findings = append(i.Findings, Finding{
-				Path: logName, Scope: ScopeReplica, Group: r.Group, What: plainDamage(&r, err),
-			})
+		err := r.Damage
+		if l := i.store.Log(r.Group); err == nil && l != nil {
+			err = l.checkTerms()
 		}
+		i.damaged(r.Group, err)
 	}
 	return nil
+}
+
+// damaged notes what is wrong with a replica, if anything is.
+func (i *Inspection) damaged(g groupID, err error) {
+	if err == nil {
+		return
+	}
+	i.read[g] = true
+	i.Findings = append(i.Findings, Finding{
+		Path: logName, Scope: ScopeReplica, Group: g, What: plainDamage(g, err),
+	})
 }
 
 // checkStoreRecord compares the identities inside and outside of the database.
@@ -270,26 +284,29 @@ func (i *Inspection) checkStoreRecord() {
 	}
 }
 
-// check reads all entries of a replica.
-func (i *Inspection) check(r *Replica) error {
-	if r.Damage != nil {
-		return r.Damage
-	}
-	l := i.store.Log(r.Group)
-	if l == nil {
+// ReadLog reads all entries of a group's live replica, and calls fn with each until it
+// returns an error, which is returned. Nothing else finds damage in the midst of a log: it is
+// a [Finding] then, and there is no log any more. It is read once only; later calls, and
+// those for a group without a log, do nothing.
+func (i *Inspection) ReadLog(g raftyard.GroupID, fn func(*raftpb.Entry) error) error {
+	l := i.store.Log(g)
+	if l == nil || i.read[g] {
 		return nil
 	}
-	if err := l.checkTerms(); err != nil {
-		return err
-	}
+	i.read[g] = true
 	first, last := l.Bounds()
-	return i.Entries(r.Group, first, last, func(*raftpb.Entry) error { return nil })
+	err := i.Entries(g, first, last, fn)
+	if i.store.Log(g) == nil { // it is not fn that has failed
+		i.damaged(g, err)
+		return nil
+	}
+	return err
 }
 
 // plainDamage returns what is wrong with a replica, without what a finding says beside.
-func plainDamage(r *Replica, err error) string {
+func plainDamage(g groupID, err error) string {
 	text := strings.TrimPrefix(err.Error(), ErrDamaged.Error()+": ")
-	return strings.TrimPrefix(text, fmt.Sprintf("group %d: ", r.Group))
+	return strings.TrimPrefix(text, fmt.Sprintf("group %d: ", g))
 }
 
 // checkTerms reports what no leader makes: terms that fall from one entry to the next, or

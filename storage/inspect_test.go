@@ -60,6 +60,31 @@ func TestInspectASoundStore(t *testing.T) {
 	})
 }
 
+// TestInspectReadsALogOnce: a directory has thousands of logs, and what is asked may be of one.
+func TestInspectReadsALogOnce(t *testing.T) {
+	o := writeVictim(t)
+	inspect(t, o.Dir, func(i *Inspection) {
+		read := func() int64 { return i.store.stats.cacheMisses.Load() }
+		if n := read(); n != 0 {
+			t.Errorf("%d reads of logs before anybody asks for one", n)
+		}
+		odd := errors.New("odd")
+		count := 0
+		err := i.ReadLog(1, func(*raftpb.Entry) error { count++; return odd })
+		if !errors.Is(err, odd) || count != 1 || read() == 0 || len(i.Findings) != 0 {
+			t.Errorf("ReadLog = %v after %d entries and %d reads; found %v",
+				err, count, read(), i.Findings)
+		}
+		before := read()
+		if err := i.ReadLog(1, nil); err != nil || read() != before {
+			t.Errorf("read again: %v", err)
+		}
+		if err := i.ReadLog(9, nil); err != nil {
+			t.Errorf("ReadLog of a group that is not there = %v", err)
+		}
+	})
+}
+
 func TestInspectFindsDamage(t *testing.T) {
 	path := func(o Options, name string) string { return filepath.Join(o.Dir, name) }
 	tests := []struct {

@@ -56,7 +56,12 @@ func (d *Dir) Groups() ([]Group, error) {
 	if !d.logs.Whole() {
 		return nil, fmt.Errorf("the logs are %w", ErrUnreadable)
 	}
-	replicas := d.logs.Replicas()
+	for _, r := range d.logs.Replicas() {
+		if err := d.readLog(r.Group, nil); err != nil {
+			return nil, err
+		}
+	}
+	replicas := d.logs.Replicas() // as it is known to be by now
 	all := make([]Group, 0, len(replicas))
 	for i := range replicas {
 		all = append(all, d.describe(&replicas[i]))

@@ -18,6 +18,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/vfs"
 	"github.com/raftyard/raftyard/kv"
@@ -56,6 +58,7 @@ type Dir struct {
 	stateErr    error // why it cannot be read, beside what was found
 	stateExists bool
 	machines    []kv.ReplicaImage
+	machineOf   map[kv.Replica]*kv.ReplicaImage
 }
 
 // Open begins to look at a data directory. What is damaged is not an error but for
@@ -103,6 +106,10 @@ func (d *Dir) openStates() error {
 	case d.states != nil:
 		d.machines, d.stateErr = d.states.Replicas()
 	}
+	d.machineOf = make(map[kv.Replica]*kv.ReplicaImage, len(d.machines))
+	for i := range d.machines {
+		d.machineOf[d.machines[i].Replica] = &d.machines[i]
+	}
 	return nil
 }
 
@@ -120,19 +127,24 @@ func (d *Dir) Identity() storage.Identity { return d.logs.Identity }
 
 // machine returns what the state store holds of a replica; nil: nothing.
 func (d *Dir) machine(r *storage.Replica) *kv.ReplicaImage {
-	want := kv.Replica{Group: r.Group, Incarnation: r.Incarnation, ID: r.ID}
-	for i := range d.machines {
-		if d.machines[i].Replica == want {
-			return &d.machines[i]
-		}
+	return d.machineOf[kv.Replica{Group: r.Group, Incarnation: r.Incarnation, ID: r.ID}]
+}
+
+// readLog reads a whole log, once, so that it is known what is wrong with it. fn may be nil.
+func (d *Dir) readLog(g raftyard.GroupID, fn func(*raftpb.Entry) error) error {
+	if fn == nil {
+		fn = func(*raftpb.Entry) error { return nil }
 	}
-	return nil
+	return d.logs.ReadLog(g, fn)
 }
 
 // live returns the live replica of a group, and what is kept beside its log.
 func (d *Dir) live(g raftyard.GroupID) (storage.Replica, node.ReplicaRecord, error) {
 	if !d.logs.Whole() {
 		return storage.Replica{}, node.ReplicaRecord{}, fmt.Errorf("the logs are %w", ErrUnreadable)
+	}
+	if err := d.readLog(g, nil); err != nil {
+		return storage.Replica{}, node.ReplicaRecord{}, err
 	}
 	for _, r := range d.logs.Replicas() {
 		switch {

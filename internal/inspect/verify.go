@@ -62,6 +62,7 @@ func (d *Dir) Verify() (Report, error) {
 	if id.Format != 0 {
 		v.report.Cluster, v.report.Store = id.Cluster.String(), id.Store.String()
 	}
+	v.entries()
 	v.store()
 	v.stateStore()
 	if d.logs.Whole() {
@@ -97,6 +98,7 @@ func compareBool(a, b bool) int {
 type verifier struct {
 	dir    *Dir
 	report Report
+	odd    map[raftyard.GroupID]error // entries that make no sense
 }
 
 func (v *verifier) damage(path, do, format string, args ...any) {
@@ -185,7 +187,9 @@ func (v *verifier) replica(r *storage.Replica) {
 	if err := v.checkRecord(r, &rec); err != nil {
 		v.group(r.Group, "log", doReplica, err)
 	}
-	v.entries(r)
+	if err := v.odd[r.Group]; err != nil {
+		v.group(r.Group, "log", doReplica, err)
+	}
 	v.files(r, &rec)
 	v.state(r, &rec)
 }
@@ -214,18 +218,23 @@ func (v *verifier) checkRecord(r *storage.Replica, rec *node.ReplicaRecord) erro
 	return nil
 }
 
-// entries decodes all entries of a log.
-func (v *verifier) entries(r *storage.Replica) {
-	first, last := v.dir.logs.Log(r.Group).Bounds()
-	err := v.dir.logs.Entries(r.Group, first, last, func(e *raftpb.Entry) error {
-		if _, _, err := group.DecodeChange(e); err != nil {
+// entries reads all logs, and decodes what is in them.
+func (v *verifier) entries() {
+	v.odd = make(map[raftyard.GroupID]error)
+	if !v.dir.logs.Whole() {
+		return
+	}
+	for _, r := range v.dir.logs.Replicas() {
+		err := v.dir.readLog(r.Group, func(e *raftpb.Entry) error {
+			if _, _, err := group.DecodeChange(e); err != nil {
+				return err
+			}
+			_, err := group.DecodeEntry(e)
 			return err
+		})
+		if err != nil {
+			v.odd[r.Group] = err
 		}
-		_, err := group.DecodeEntry(e)
-		return err
-	})
-	if err != nil && v.dir.logs.Log(r.Group) != nil {
-		v.group(r.Group, "log", doReplica, err)
 	}
 }
 
