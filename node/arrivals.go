@@ -26,8 +26,12 @@ type arrivals struct {
 	noted map[raftyard.GroupID]registry.Reached
 }
 
-// arrivalPause is how long it waits after a decision that did not come.
-const arrivalPause = time.Second
+const (
+	// arrivalPause is how long it waits after a decision that did not come.
+	arrivalPause = time.Second
+	// arrivalsAtOnce is how many the registry is told of at the same time.
+	arrivalsAtOnce = 64
+)
 
 func newArrivals(n *Node) *arrivals {
 	return &arrivals{
@@ -64,17 +68,28 @@ func (a *arrivals) run() {
 	}
 }
 
-// tell tells of all that are noted. It reports false if some could not be told of.
+// tell tells of all that are noted. It reports false if some could not be told of. When
+// nothing comes of a part of them it leaves it at that: the system group decides nothing now.
 func (a *arrivals) tell(ctx context.Context) bool {
 	a.mu.Lock()
 	noted := maps.Clone(a.noted)
 	a.mu.Unlock()
 	all := true
-	for _, g := range slices.Sorted(maps.Keys(noted)) {
-		if a.decide(ctx, noted[g]) {
-			a.forget(noted[g])
-		} else {
-			all = false
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(noted)), arrivalsAtOnce) {
+		decided := make([]bool, len(part))
+		asks := make([]func(), 0, len(part))
+		for i, g := range part {
+			asks = append(asks, func() { decided[i] = a.decide(ctx, noted[g]) })
+		}
+		a.node.world.all("tell of an arrival", asks)
+		for i, g := range part {
+			if decided[i] {
+				a.forget(noted[g])
+			}
+		}
+		all = all && !slices.Contains(decided, false)
+		if !slices.Contains(decided, true) {
+			break
 		}
 	}
 	return all

@@ -53,6 +53,7 @@ func (c *claims) add(env *transport.Envelope) bool {
 		return true
 	}
 	if len(c.open) >= maxClaims {
+		c.node.metrics.messagesDropped.Add(1)
 		return false
 	}
 	c.open[env.Group] = claim{creation: creation{
@@ -72,14 +73,27 @@ func (c *claims) run() {
 		if _, from := await(n.world, c.wake, n.running.Done(), nil); from != fromValues {
 			return
 		}
-		for part := range slices.Chunk(c.all(), claimsAtOnce) {
-			asks := make([]func(), 0, len(part))
-			for i := range part {
-				asks = append(asks, func() { c.look(n.running, &part[i]) })
-			}
-			n.world.all("ask about a claim", asks)
-		}
+		c.lookAll(n.running)
 	}
+}
+
+// lookAll looks into all claims that are open. Whoever has asked about one goes on with the
+// next: one that is not answered holds up none but itself.
+func (c *claims) lookAll(ctx context.Context) {
+	list := make(chan claim, maxClaims)
+	for _, cl := range c.all() {
+		list <- cl
+	}
+	close(list)
+	asks := make([]func(), 0, claimsAtOnce)
+	for range min(len(list), claimsAtOnce) {
+		asks = append(asks, func() {
+			for cl := range list {
+				c.look(ctx, &cl)
+			}
+		})
+	}
+	c.node.world.all("ask about a claim", asks)
 }
 
 func (c *claims) all() []claim {

@@ -78,3 +78,27 @@ func TestVouching(t *testing.T) {
 		t.Error("who knows no members proves that there is no such member")
 	}
 }
+
+// TestClaimsAreBounded: more than fit are dropped, which is counted, and those that are open
+// are all looked into, whatever becomes of the others.
+func TestClaimsAreBounded(t *testing.T) {
+	c := newCluster(t, 1)
+	n := c.nodes[1]
+	cs := newClaims(n) // which nobody runs
+	for g := range raftyard.GroupID(maxClaims) {
+		if env := envelopeTo(g+1, raftyard.Incarnation{1}, 1); !cs.add(&env) {
+			t.Fatalf("claim %d is dropped", g)
+		}
+	}
+	dropped, refused := n.metrics.messagesDropped.Load(), n.metrics.messagesRefused.Load()
+	env := envelopeTo(maxClaims+1, raftyard.Incarnation{1}, 1)
+	if cs.add(&env) || n.metrics.messagesDropped.Load() != dropped+1 {
+		t.Error("a claim too many is taken up, or not counted")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	cs.lookAll(ctx)
+	if got := n.metrics.messagesRefused.Load() - refused; got != maxClaims || len(cs.all()) != 0 {
+		t.Errorf("%d of %d claims are judged, %d stay", got, maxClaims, len(cs.all()))
+	}
+}
