@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -24,6 +25,7 @@ type reserve struct {
 	allocate func(path string, size int64) error
 	there    bool
 	failing  bool // which is said once
+	short    bool // for want of space, or of a quota's
 	failed   time.Time
 }
 
@@ -38,6 +40,7 @@ func (r *reserve) make(now time.Time, log *slog.Logger) bool {
 	}
 	err := r.allocate(r.path, r.size)
 	r.failed = time.Time{}
+	r.short = errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 	switch {
 	case err == nil:
 		if r.failing {

@@ -249,7 +249,9 @@ func (r *room) look() time.Duration {
 	case held && left >= r.need+r.need/4 && r.restock(free, now) && ready:
 		held = r.letGo(now)
 	case !held && !r.reserve.there && left >= 2*r.need+r.reserve.size:
-		r.restock(free, now)
+		if !r.restock(free, now) && r.reserve.short {
+			held = r.holdAll(now) // what is free is not for us
+		}
 	}
 	if held && busy {
 		r.reserve.release(r.log)
@@ -271,6 +273,16 @@ func (r *room) hold(now time.Time) {
 		slog.String("dir", r.dir), slog.Int64("free_bytes", r.seen.free),
 		slog.Int64("need_bytes", r.need),
 		slog.Int64("shrinks_bytes_per_second", int64(r.seen.rate)))
+}
+
+// holdAll is hold for who has not the lock.
+func (r *room) holdAll(now time.Time) (held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.held.Load() {
+		r.hold(now)
+	}
+	return true
 }
 
 // letGo ends the hold, unless another log has no blocks by now, and reports whether it is on.

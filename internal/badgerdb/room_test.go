@@ -236,6 +236,10 @@ func TestQuota(t *testing.T) {
 			return quota
 		}
 		free.Store(100 * r.need)
+		r.look()
+		if !r.held.Load() {
+			t.Error("not held, and there is not even space for the reserve")
+		}
 		r.rotated("", filepath.Join(t.TempDir(), walName(2)), false)
 		for range 1000 {
 			r.look()
