@@ -22,13 +22,28 @@ type claims struct {
 	wake chan struct{}
 
 	mu   sync.Mutex
-	open map[raftyard.GroupID]claim // those that are being asked about, too
+	open map[raftyard.GroupID]*claim // those that are being asked about, too
 }
 
 type claim struct {
 	creation
 
-	from raftyard.NodeID
+	from    raftyard.NodeID
+	verdict *claimVerdict
+}
+
+// claimVerdict is what has become of a claim, once done is closed.
+type claimVerdict struct {
+	done chan struct{}
+	// falls: its sender has answered, and says nothing of the kind. Otherwise the replica is
+	// made as soon as it can be, or the sender could not be asked.
+	falls bool
+}
+
+// isFor reports whether it is what an envelope claims.
+func (cl *claim) isFor(env *transport.Envelope) bool {
+	return cl.from == env.From.Node && cl.incarnation == env.Incarnation &&
+		cl.id == env.To.Replica
 }
 
 const (
@@ -41,29 +56,31 @@ const (
 
 func newClaims(n *Node) *claims {
 	return &claims{
-		node: n, wake: make(chan struct{}, 1), open: make(map[raftyard.GroupID]claim),
+		node: n, wake: make(chan struct{}, 1), open: make(map[raftyard.GroupID]*claim),
 	}
 }
 
-// add takes a claim up, and reports whether there was room. It never waits.
-func (c *claims) add(env *transport.Envelope) bool {
+// add takes a claim up and returns the one that there is for the group then, nil if there was
+// no room. It never waits.
+func (c *claims) add(env *transport.Envelope) *claim {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, known := c.open[env.Group]; known {
-		return true
+	if cl, known := c.open[env.Group]; known {
+		return cl
 	}
 	if len(c.open) >= maxClaims {
 		c.node.metrics.messagesDropped.Add(1)
-		return false
+		return nil
 	}
-	c.open[env.Group] = claim{creation: creation{
+	cl := &claim{creation: creation{
 		group: env.Group, incarnation: env.Incarnation, id: env.To.Replica,
-	}, from: env.From.Node}
+	}, from: env.From.Node, verdict: &claimVerdict{done: make(chan struct{})}}
+	c.open[env.Group] = cl
 	select {
 	case c.wake <- struct{}{}:
 	default:
 	}
-	return true
+	return cl
 }
 
 // run looks into claims until the node stops.
@@ -80,7 +97,7 @@ func (c *claims) run() {
 // lookAll looks into all claims that are open. Whoever has asked about one goes on with the
 // next: one that is not answered holds up none but itself.
 func (c *claims) lookAll(ctx context.Context) {
-	list := make(chan claim, maxClaims)
+	list := make(chan *claim, maxClaims)
 	for _, cl := range c.all() {
 		list <- cl
 	}
@@ -89,17 +106,17 @@ func (c *claims) lookAll(ctx context.Context) {
 	for range min(len(list), claimsAtOnce) {
 		asks = append(asks, func() {
 			for cl := range list {
-				c.look(ctx, &cl)
+				c.look(ctx, cl)
 			}
 		})
 	}
 	c.node.world.all("ask about a claim", asks)
 }
 
-func (c *claims) all() []claim {
+func (c *claims) all() []*claim {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := make([]claim, 0, len(c.open))
+	list := make([]*claim, 0, len(c.open))
 	for _, g := range slices.Sorted(maps.Keys(c.open)) {
 		list = append(list, c.open[g])
 	}
@@ -112,15 +129,18 @@ func (c *claims) look(ctx context.Context, cl *claim) {
 	defer cancel()
 	q := question{group: cl.group, incarnation: cl.incarnation}
 	st, err := c.node.askHolding(ctx, cl.from, q)
+	stands := err == nil && st.gives(cl.id, c.node.cfg.ID, c.node.ownStore())
+	cl.verdict.falls = err == nil && !stands
 	c.mu.Lock()
 	delete(c.open, cl.group)
 	c.mu.Unlock()
-	if err != nil || !st.gives(cl.id, c.node.cfg.ID, c.node.ownStore()) {
+	if stands {
+		cl.vouched = st
+		c.node.lifecycle.create(cl.creation)
+	} else {
 		c.node.metrics.messagesRefused.Add(1)
-		return
 	}
-	cl.vouched = st
-	c.node.lifecycle.create(cl.creation)
+	close(cl.verdict.done)
 }
 
 // gives reports whether the replica that answers has applied a membership in which the

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/raftyard/raftyard"
@@ -39,6 +40,12 @@ func TestMessageToMadeUpReplica(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
+	// A state for such a replica is not waited for.
+	if _, err := n.replicaFor(ctx, envelopeTo(2, c.incarnation(1, 2), 1<<41)); !errors.Is(
+		err, ErrNoReplica,
+	) {
+		t.Errorf("replicaFor = %v, want ErrNoReplica", err)
+	}
 	if _, err := c.nodes[2].AddLearner(ctx, 2, 1); err != nil {
 		t.Errorf("node 1 cannot be attached to group 2 any more: %v", err)
 	}
@@ -86,13 +93,13 @@ func TestClaimsAreBounded(t *testing.T) {
 	n := c.nodes[1]
 	cs := newClaims(n) // which nobody runs
 	for g := range raftyard.GroupID(maxClaims) {
-		if env := envelopeTo(g+1, raftyard.Incarnation{1}, 1); !cs.add(&env) {
+		if env := envelopeTo(g+1, raftyard.Incarnation{1}, 1); cs.add(&env) == nil {
 			t.Fatalf("claim %d is dropped", g)
 		}
 	}
 	dropped, refused := n.metrics.messagesDropped.Load(), n.metrics.messagesRefused.Load()
 	env := envelopeTo(maxClaims+1, raftyard.Incarnation{1}, 1)
-	if cs.add(&env) || n.metrics.messagesDropped.Load() != dropped+1 {
+	if cs.add(&env) != nil || n.metrics.messagesDropped.Load() != dropped+1 {
 		t.Error("a claim too many is taken up, or not counted")
 	}
 	ctx, cancel := context.WithCancel(t.Context())

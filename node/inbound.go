@@ -167,9 +167,8 @@ func (n *Node) replicaFor(ctx context.Context, env transport.Envelope) (*replica
 		if r := n.replica(env.Group); r != nil && n.addressed(r, &env) {
 			return r, nil
 		}
-		if !n.lifecycle.wanted(&env) {
-			return nil, fmt.Errorf("group %d incarnation %v replica %d: %w",
-				env.Group, env.Incarnation, env.To.Replica, ErrNoReplica)
+		if err := n.awaitClaim(ctx, &env); err != nil {
+			return nil, err
 		}
 		if _, from := await[struct{}](n.world, nil, made, ctx.Done()); from == fromSecond {
 			return nil, ctx.Err()
@@ -179,6 +178,23 @@ func (n *Node) replicaFor(ctx context.Context, env transport.Envelope) (*replica
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// awaitClaim has the claim of an envelope looked into, and returns why no replica is made for
+// it. Nil: one is, if there is not one already, or the claim will be looked into again.
+func (n *Node) awaitClaim(ctx context.Context, env *transport.Envelope) error {
+	cl := n.lifecycle.wanted(env)
+	if cl != nil {
+		done := cl.verdict.done
+		if _, from := await[struct{}](n.world, nil, done, ctx.Done()); from == fromSecond {
+			return ctx.Err()
+		}
+	}
+	if cl == nil || cl.verdict.falls && cl.isFor(env) {
+		return fmt.Errorf("group %d incarnation %v replica %d: %w",
+			env.Group, env.Incarnation, env.To.Replica, ErrNoReplica)
+	}
+	return nil
 }
 
 // PeerChanged notes that a peer is reachable, or is not.

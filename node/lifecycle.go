@@ -140,26 +140,26 @@ func (l *lifecycle) exists(g raftyard.GroupID, in raftyard.Incarnation) bool {
 	return l.isFresh() && ok && !rec.Deleted && rec.Incarnation == in
 }
 
-// wanted hears a message for a replica that is not here, and reports whether it
+// wanted hears a message for a replica that is not here, and returns the claim for it if it
 // may come to be: the registry must know the group, and the replica must not
 // have been here before. Whether it is to be here its sender is asked.
-func (l *lifecycle) wanted(env *transport.Envelope) bool {
+func (l *lifecycle) wanted(env *transport.Envelope) *claim {
 	if env.Group == raftyard.SystemGroup && env.Incarnation != l.node.systemIncarnation() {
 		l.node.otherFounding(env.From.Node)
 	}
 	if !l.exists(env.Group, env.Incarnation) || reservedID(env.To.Replica) ||
 		l.node.foreignStore(l.node.cfg.ID, l.node.ownStore()) {
-		return false
+		return nil
 	}
 	if l.node.disk.current() >= DiskSoft && env.Group != raftyard.SystemGroup {
-		return false // the sender comes again
+		return nil // the sender comes again
 	}
 	if st, ok := l.node.store.Replica(env.Group); ok && st.Incarnation == env.Incarnation {
 		switch {
 		case st.Tombstone != nil && env.To.Replica < st.Tombstone.NextReplica:
-			return false
+			return nil
 		case st.Tombstone == nil && env.To.Replica <= st.ID:
-			return false // damaged or stopped, or the sender knows less than we do
+			return nil // damaged or stopped, or the sender knows less than we do
 		}
 	}
 	return l.node.claims.add(env)
