@@ -62,8 +62,8 @@ func (n *Node) foundAlone() {
 			return
 		}
 		if n.world.now().Sub(began) >= patience {
+			n.hangUp(called) // before anybody can be let in
 			n.takePart()
-			n.hangUp(called)
 			return
 		}
 		if !n.world.sleep(n.running, min(soleEvery, patience)) {
