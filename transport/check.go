@@ -85,9 +85,11 @@ func reserved(id raftyard.ReplicaID) bool { return id == 0 || id >= math.MaxUint
 
 func checkNotice(n *Notice) Reason {
 	switch {
-	case n.Kind < NoticeRemoved || n.Kind > NoticeDamaged:
+	case n.Kind < NoticeRemoved || n.Kind > NoticeAwake:
 		return DropType
 	case (n.Index == 0) != (n.Term == 0) || n.Kind == NoticeBehind && n.Index == 0:
+		return DropContent
+	case n.Kind > NoticeBeat && n.Index == 0:
 		return DropContent
 	}
 	return dropNothing

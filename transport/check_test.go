@@ -67,6 +67,10 @@ func TestCheckRefuses(t *testing.T) {
 		{"empty", app, func(e *Envelope) { e.Message = nil }, DropContent},
 		{"both", app, func(e *Envelope) { e.Notice = &Notice{Kind: NoticeRemoved} }, DropContent},
 		{
+			"sleep without an index", app,
+			func(e *Envelope) { e.Message, e.Notice = nil, &Notice{Kind: NoticeSleep} }, DropContent,
+		},
+		{
 			"unknown notice", app,
 			func(e *Envelope) { e.Message, e.Notice = nil, &Notice{Kind: 77} }, DropType,
 		},

@@ -72,8 +72,12 @@ func appendEnvelope(b []byte, env *Envelope) []byte {
 	b = wire.AppendUvarint(b, uint64(env.To.Replica))
 	if n := env.Notice; n != nil {
 		b = append(b, byte(n.Kind))
-		b = wire.AppendUvarint(b, n.Epoch)
-		b = wire.AppendUvarint(b, uint64(n.NextReplica))
+		first, second := n.Epoch, uint64(n.NextReplica)
+		if n.Kind.isOfSleep() {
+			first, second = n.Turn, n.Behind
+		}
+		b = wire.AppendUvarint(b, first)
+		b = wire.AppendUvarint(b, second)
 		b = wire.AppendUvarint(b, n.Index)
 		return wire.AppendUvarint(b, n.Term)
 	}
@@ -143,15 +147,21 @@ func decodeEnvelope(r *wire.Reader, env *Envelope, slab *messageSlab) (aliases b
 		env.Message = &slab.message
 		return decodeMessage(r, slab, uint64(env.From.Replica), uint64(env.To.Replica))
 	case bodyNotice:
-		env.Notice = &Notice{
-			Kind:        NoticeKind(r.Byte()),
-			Epoch:       r.Uvarint(),
-			NextReplica: raftyard.ReplicaID(r.Uvarint()),
-			Index:       r.Uvarint(),
-			Term:        r.Uvarint(),
-		}
+		env.Notice = decodeNotice(r)
 	default:
 		r.Fail("envelope kind %d", kind)
 	}
 	return false
+}
+
+func decodeNotice(r *wire.Reader) *Notice {
+	n := &Notice{Kind: NoticeKind(r.Byte())}
+	first, second := r.Uvarint(), r.Uvarint()
+	if n.Kind.isOfSleep() {
+		n.Turn, n.Behind = first, second
+	} else {
+		n.Epoch, n.NextReplica = first, raftyard.ReplicaID(second)
+	}
+	n.Index, n.Term = r.Uvarint(), r.Uvarint()
+	return n
 }

@@ -108,12 +108,7 @@ func goldenBatch(t *testing.T, d *datadriven.TestData) []Envelope {
 			From: Endpoint{Node: 1, Replica: 11}, To: Endpoint{Node: 2, Replica: 12},
 		}
 		if strings.HasPrefix(line, "notice") {
-			env.Notice = &Notice{Kind: NoticeRemoved, Epoch: 9, NextReplica: 14}
-			if strings.Contains(line, "behind") {
-				env.Notice = &Notice{
-					Kind: NoticeBehind, Epoch: 9, NextReplica: 14, Index: 500, Term: 7,
-				}
-			}
+			env.Notice = goldenNotice(strings.TrimSpace(strings.TrimPrefix(line, "notice")))
 		} else {
 			env.Message = new(raftpb.Message)
 			if err := prototext.Unmarshal([]byte(line), env.Message); err != nil {
@@ -127,6 +122,23 @@ func goldenBatch(t *testing.T, d *datadriven.TestData) []Envelope {
 		batch = append(batch, env)
 	}
 	return batch
+}
+
+func goldenNotice(kind string) *Notice {
+	switch kind {
+	case "behind":
+		return &Notice{Kind: NoticeBehind, Epoch: 9, NextReplica: 14, Index: 500, Term: 7}
+	case "beat":
+		return &Notice{Kind: NoticeBeat, Turn: 3}
+	case "sleep":
+		return &Notice{Kind: NoticeSleep, Turn: 3, Behind: 4, Index: 500, Term: 7}
+	case "asleep":
+		return &Notice{Kind: NoticeAsleep, Index: 500, Term: 7}
+	case "awake":
+		return &Notice{Kind: NoticeAwake, Index: 500, Term: 7}
+	default:
+		return &Notice{Kind: NoticeRemoved, Epoch: 9, NextReplica: 14}
+	}
 }
 
 // TestFrameTypesArePinned fails when a frame type changes its number.

@@ -122,11 +122,14 @@ func drawEnvelope(t *rapid.T) Envelope {
 	if rapid.IntRange(0, 5).Draw(t, "notice") == 0 {
 		env.From.Replica = raftyard.ReplicaID(rapid.Uint64().Draw(t, "from"))
 		env.To.Replica = raftyard.ReplicaID(rapid.Uint64().Draw(t, "to"))
-		env.Notice = &Notice{
-			Kind:        NoticeKind(rapid.Byte().Draw(t, "kind")),
-			Epoch:       rapid.Uint64().Draw(t, "notice epoch"),
-			NextReplica: raftyard.ReplicaID(rapid.Uint64().Draw(t, "next replica")),
+		n := &Notice{Kind: NoticeKind(rapid.Byte().Draw(t, "kind"))}
+		first, second := rapid.Uint64().Draw(t, "first"), rapid.Uint64().Draw(t, "second")
+		if n.Kind.isOfSleep() {
+			n.Turn, n.Behind = first, second
+		} else {
+			n.Epoch, n.NextReplica = first, raftyard.ReplicaID(second)
 		}
+		env.Notice = n
 		return env
 	}
 	env.Message = drawMessage(t)

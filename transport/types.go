@@ -90,7 +90,25 @@ const (
 	// NoticeDamaged: the addressed replica has lost something that it had acknowledged,
 	// and takes no part in its group any more: another must take its place.
 	NoticeDamaged
+
+	// NoticeBeat: the node of the sender lives, and its disk answers. It is of the system
+	// group, and which replicas it names means nothing.
+	NoticeBeat
+
+	// NoticeSleep: the leader of Term asks the receiver to sleep, with everything up to
+	// Index committed and nothing after it.
+	NoticeSleep
+
+	// NoticeAsleep: the sender sleeps, as the leader of Term has asked it to.
+	NoticeAsleep
+
+	// NoticeAwake: the sender does not sleep, and has not heard from the leader of Term for
+	// a while, or will not do what it has asked.
+	NoticeAwake
 )
+
+// isOfSleep reports whether the kind has to do with nodes that live and groups that sleep.
+func (k NoticeKind) isOfSleep() bool { return k >= NoticeBeat && k <= NoticeAwake }
 
 // String returns the kind in words.
 func (k NoticeKind) String() string {
@@ -107,14 +125,31 @@ func (k NoticeKind) String() string {
 		return "behind"
 	case NoticeDamaged:
 		return "damaged"
+	case NoticeBeat:
+		return "beat"
+	case NoticeSleep:
+		return "sleep"
+	case NoticeAsleep:
+		return "asleep"
+	case NoticeAwake:
+		return "awake"
 	default:
 		return fmt.Sprintf("notice %d", uint8(k))
 	}
 }
 
-// Notice answers an envelope that its receiver could not use, and says why.
+// Notice answers an envelope that its receiver could not use, and says why, or has to do
+// with groups that sleep.
 type Notice struct {
-	Kind        NoticeKind
+	Kind NoticeKind
+
+	// Turn and Behind are there in NoticeBeat and NoticeSleep alone, Epoch and NextReplica
+	// in those before them. Turn tells how often one of the sender's replicas has stopped
+	// since its node was started. Behind has a bit for each member of the group that lacks
+	// something and does not sleep, because its node is down.
+	Turn   uint64
+	Behind uint64
+
 	Epoch       uint64             // of the group, as its sender knows it
 	NextReplica raftyard.ReplicaID // the least id that is not given out yet
 

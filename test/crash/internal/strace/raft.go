@@ -37,12 +37,13 @@ type Entry struct {
 }
 
 const (
-	greeting       = "raftyard"
-	frameHeader    = 12
-	typeEnvelopes  = 6
-	kindMessage    = 1
-	kindNotice     = 2
-	sizeNoticeKind = 1
+	greeting        = "raftyard"
+	frameHeader     = 12
+	typeEnvelopes   = 6
+	kindMessage     = 1
+	kindNotice      = 2
+	sizeNoticeKind  = 1
+	numbersOfNotice = 4
 )
 
 // Messages returns the raft messages in streams, in the order of their connections.
@@ -93,8 +94,9 @@ func envelopes(body []byte) ([]Message, error) {
 			ms = append(ms, m)
 		case kindNotice:
 			r.Raw(sizeNoticeKind)
-			r.Uvarint()
-			r.Uvarint()
+			for range numbersOfNotice {
+				r.Uvarint()
+			}
 		default:
 			r.Fail("envelope of kind %d", kind)
 		}
