@@ -94,6 +94,11 @@ type Config struct {
 	// Default: 2. It must be less than ElectionTicks.
 	HeartbeatTicks int
 
+	// SleepTicks is after how many ticks in which nothing happens a group sleeps: it
+	// then costs nothing until something does. It does so only if all of its members'
+	// nodes allow that. Default: three times ElectionTicks. Negative: groups never sleep.
+	SleepTicks int
+
 	// DefaultTimeout ends a request whose context has no deadline. Default: 10s.
 	DefaultTimeout time.Duration
 
@@ -156,6 +161,7 @@ func (c Config) withDefaults() Config {
 	c.TickInterval = cmp.Or(c.TickInterval, 100*time.Millisecond)
 	c.ElectionTicks = cmp.Or(c.ElectionTicks, 10)
 	c.HeartbeatTicks = cmp.Or(c.HeartbeatTicks, 2)
+	c.SleepTicks = cmp.Or(c.SleepTicks, 3*c.ElectionTicks)
 	c.DefaultTimeout = cmp.Or(c.DefaultTimeout, 10*time.Second)
 	c.Workers = cmp.Or(c.Workers, runtime.GOMAXPROCS(0))
 	c.Appliers = cmp.Or(c.Appliers, 32)

@@ -16,8 +16,12 @@ func (n *Node) Examine() world.Examined {
 			Group: r.group, Incarnation: r.incarnation, ID: r.id,
 			Serving: r.serving(), Fault: r.fault(), Broken: r.machine.fault(), Lives: r.lives,
 			Applied: r.applied.Load(), LogOnly: r.machine.isLogOnly(),
-			Asleep: r.machine.isLogOnly() && !r.meta.Floor.ownsState(),
-			State:  r.meta.State, Log: r.log,
+			Asleep:  r.machine.isLogOnly() && !r.meta.Floor.ownsState(),
+			Dormant: r.sleep.state == asleep, Wakes: r.sleep.wakes,
+			State: r.meta.State, Log: r.log,
+		}
+		if v.Dormant {
+			v.Without = r.without()
 		}
 		if r.raft != nil {
 			at := r.raft.Position()

@@ -225,7 +225,7 @@ func (h *handler) HandleUnreachable(_ raftyard.NodeID, dropped []transport.Dropp
 			continue
 		}
 		r.worker.box.control(func() {
-			r.worker.guard(r, "hear of a lost message", func() {
+			r.worker.shield(r, "hear of a lost message", func() {
 				r.raft.ReportUnreachable(d.To)
 			})
 		})

@@ -54,6 +54,9 @@ type inbound struct {
 	told *vouched // instead of m
 
 	damaged raftyard.ReplicaID // instead of m: the member that says that it is
+
+	sleep *sleepNote // instead of m
+	rouse bool       // instead of m: it must be awake
 }
 
 // vouched is an entry of which somebody says that it is committed.

@@ -9,7 +9,7 @@ import (
 	"github.com/raftyard/raftyard/transport"
 )
 
-// counters are what a node counts while it works. All rise only.
+// counters are what a node counts while it works. All but asleep rise only.
 type counters struct {
 	messagesRefused     atomic.Uint64 // by raft or by the node's own checks
 	messagesDropped     atomic.Uint64 // a worker's mailbox was full
@@ -24,6 +24,8 @@ type counters struct {
 	leaderChanges       atomic.Uint64
 	replicasStopped     atomic.Uint64
 	leadersShed         atomic.Uint64 // that others have taken because of the disk
+	asleep              atomic.Int64  // replicas, now
+	wakes               [numWakeReasons]atomic.Uint64
 
 	snapshotsTaken     atomic.Uint64
 	snapshotsSent      atomic.Uint64
@@ -87,6 +89,12 @@ type Metrics struct {
 	DiskSlow, DiskStuck                  bool
 	LeadersShed                          uint64 // that others have taken because of the disk
 
+	// Asleep is how many replicas sleep now, and Wakes how often one has woken, by reason:
+	// request, awake_member, or node. NodesLive is how many other nodes say that they live.
+	Asleep    int
+	Wakes     map[string]uint64
+	NodesLive int
+
 	Store     storage.Stats
 	Transport transport.Stats
 	Peers     []transport.PeerStatus
@@ -114,6 +122,11 @@ func (n *Node) Metrics() Metrics {
 		Peers:              n.transport.Peers(),
 	}
 	n.diskMetrics(&m)
+	m.Asleep, m.NodesLive = int(c.asleep.Load()), n.liveness.load().count()
+	m.Wakes = make(map[string]uint64, numWakeReasons)
+	for why := wokenByRequest; why < numWakeReasons; why++ {
+		m.Wakes[wakeReasons[why]] = c.wakes[why].Load()
+	}
 	m.Replicas, m.Leaders = n.countReplicas()
 	rs := n.allReplicas()
 	m.Quarantined = countQuarantined(rs)

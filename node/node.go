@@ -56,6 +56,8 @@ type Node struct {
 	ups    atomic.Uint64 // connections that have come up
 	disk   disk
 	slow   slowness
+	// liveness is which nodes live.
+	liveness liveness
 	// conditions are those of the other nodes' disks.
 	conditions conditions
 	silenced   bool // used by watchSyncs alone
@@ -202,6 +204,9 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 // work starts what goes on for as long as the node does.
 func (n *Node) work(simulated bool) {
 	n.beside("clock", n.clock)
+	if n.cfg.sleeps() {
+		n.beside("heartbeats", n.heartbeats)
+	}
 	n.beside("reconcile", n.lifecycle.pokeNowAndThen)
 	n.beside("housekeeping", n.housekeeping)
 	n.beside("keeper", n.keeper.run)
@@ -294,6 +299,9 @@ func (n *Node) genesisNodes() []registry.Node {
 	return nodes
 }
 
+// uptime is how long the node has run.
+func (n *Node) uptime() time.Duration { return n.world.now().Sub(n.started) }
+
 // ticks is how long so many ticks take.
 func (n *Node) ticks(count int) time.Duration {
 	return time.Duration(count) * n.cfg.TickInterval
@@ -358,6 +366,7 @@ func (n *Node) stopReplica(r *replica, reason error) {
 	n.metrics.replicasStopped.Add(1)
 	r.events.fault(n.world.now(), reason)
 	r.stopServing(reason)
+	n.liveness.turn.Add(1) // others may sleep in the belief that it is there
 	r.worker.box.control(func() { r.worker.retire(r, reason) })
 	n.noteChange()
 }

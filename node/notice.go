@@ -130,6 +130,10 @@ func (n *Node) answer(env *transport.Envelope, kind transport.NoticeKind, d rema
 // read for that.
 func (n *Node) notice(from *transport.Identity, env *transport.Envelope) {
 	r, told := n.replica(env.Group), env.Notice
+	if told.Kind == transport.NoticeBeat {
+		n.liveness.beat(from.Node, nodeLife{from.Process, told.Turn}, n.world.now())
+		return
+	}
 	if r == nil || !n.addressed(r, env) || n.waitsToFound(r) {
 		// One that waits has not asked: one before it has, in a directory that was wiped. It
 		// stays, and shows that its directory is not known, until another one is to come.
@@ -141,13 +145,17 @@ func (n *Node) notice(from *transport.Identity, env *transport.Envelope) {
 		return
 	case transport.NoticeReplicaTooOld:
 		r.suspect.Store(true)
+		n.deliver(inbound{r: r, rouse: true})
 		return
 	case transport.NoticeDamaged:
 		if !n.misplaced(r, from, env) {
 			n.deliver(inbound{r: r, damaged: env.From.Replica})
 		}
 		return
-	case transport.NoticeRemoved, transport.NoticeBehind:
+	case transport.NoticeSleep, transport.NoticeAsleep, transport.NoticeAwake:
+		n.noticeOfSleep(r, from, env)
+		return
+	case transport.NoticeRemoved, transport.NoticeBehind, transport.NoticeBeat:
 	}
 	switch old := told.Epoch <= r.view.Load().State.Descriptor.Epoch; {
 	case mutant.On(mutant.EpochIgnored) && told.Kind == transport.NoticeRemoved:

@@ -53,6 +53,9 @@ func (w *worker) tickRaft(r *replica) {
 	if !w.node.isVouched(r) {
 		return // it must not stand for election yet
 	}
+	if r.sleep.state == asking {
+		return // a heartbeat would wake those who have agreed
+	}
 	if r.hearing.tick(w.node.cfg.ElectionTicks, w.node.ups.Load(), leads) {
 		r.raft.Tick()
 	}

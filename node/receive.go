@@ -13,33 +13,46 @@ import (
 // messages may be lost, and a bad one must not do harm.
 func (w *worker) receive(in *inbound) {
 	r := in.r
-	if in.told != nil {
-		if r.told == nil || r.told.index < in.told.index {
-			r.told, r.toldTicks = in.told, 0
-		}
+	switch {
+	case in.sleep != nil:
+		w.shield(r, "hear of sleep", func() { w.hearOfSleep(r, in.sleep) })
 		return
-	}
-	if in.damaged != 0 {
+	case in.rouse:
+		w.guard(r, "stay awake", func() {})
+		return
+	case in.told != nil:
+		w.guard(r, "hear what is committed", func() { r.hearTold(in.told) })
+		return
+	case in.damaged != 0:
 		w.guard(r, "replace a member", func() { w.memberDamaged(r, in.damaged) })
 		return
 	}
-	w.guard(r, "take a message", func() {
-		r.learn(raftyard.ReplicaID(in.m.GetFrom()), in.from)
-		err := r.raft.Step(in.m)
-		if errors.Is(err, group.ErrDamaged) {
-			// The leader counts on entries that this log has lost.
-			w.node.condemn(r, err, nil)
-			return
+	guard := w.guard
+	if in.m.GetType() == raftpb.MsgHeartbeatResp && in.m.GetTerm() == r.leader.Term {
+		if r.sleep.state != awake {
+			return // it was on its way when the group went to sleep
 		}
-		if err != nil {
-			w.node.metrics.messagesRefused.Add(1)
-			return
-		}
-		w.heard(r, in.m)
-		delete(r.steering.damaged, raftyard.ReplicaID(in.m.GetFrom())) // it is back
-		if r.steering.unmet && in.m.GetType() == raftpb.MsgAppResp {
-			w.steer(r)
-		}
-		w.touch(r)
-	})
+		guard = w.shield // nothing has happened
+	}
+	guard(r, "take a message", func() { w.takeMessage(r, in) })
+}
+
+func (w *worker) takeMessage(r *replica, in *inbound) {
+	r.learn(raftyard.ReplicaID(in.m.GetFrom()), in.from)
+	err := r.raft.Step(in.m)
+	if errors.Is(err, group.ErrDamaged) {
+		// The leader counts on entries that this log has lost.
+		w.node.condemn(r, err, nil)
+		return
+	}
+	if err != nil {
+		w.node.metrics.messagesRefused.Add(1)
+		return
+	}
+	w.heard(r, in.m)
+	delete(r.steering.damaged, raftyard.ReplicaID(in.m.GetFrom())) // it is back
+	if r.steering.unmet && in.m.GetType() == raftpb.MsgAppResp {
+		w.steer(r)
+	}
+	w.touch(r)
 }

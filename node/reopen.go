@@ -111,6 +111,7 @@ func (n *Node) rest(r *replica) (commit uint64) {
 					return
 				}
 				commit = r.raft.Committed()
+				n.liveness.turn.Add(1) // it leads nothing any more
 				r.worker.retire(r, reason)
 			})
 			close(asked)

@@ -103,6 +103,7 @@ type owned struct {
 	health    health
 	halfway   halfway
 	source    sourcing
+	sleep     sleeping
 	leader    group.LeaderChange
 	placed    placed
 }

@@ -307,7 +307,7 @@ func (n *Node) RaftStatus(ctx context.Context, g raftyard.GroupID) (RaftStatus, 
 		got := make(chan struct{}, 1)
 		r.worker.box.control(func() {
 			defer func() { got <- struct{}{} }()
-			r.worker.guard(r, "report", func() { r.fillStatus(&st) })
+			r.worker.shield(r, "report", func() { r.fillStatus(&st) })
 		})
 		// That the replica has gone is found below.
 		if _, from := await(n.world, got, r.gone, ctx.Done()); from == fromSecond {

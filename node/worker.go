@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -24,18 +25,26 @@ type worker struct {
 	proc process
 
 	replicas map[raftyard.GroupID]*replica
-	order    []*replica // replicas, by group
-	dirty    []*replica // to be looked at in this round
+	awake    []*replica // those that are ticked, by group
+	nodes    nodeViews  // as of which those that sleep do so
+	placedBy *directories
+	ticks    int64
+	ticking  bool         // it goes through those that are awake
+	drowsy   bool         // one of those has fallen asleep meanwhile
+	ticked   atomic.Int64 // after how long a time it has ticked last, in ns
+	dirty    []*replica   // to be looked at in this round
 	outgoing []transport.Envelope
 	writes   []write
 }
 
 func newWorker(n *Node) *worker {
-	return &worker{
+	w := &worker{
 		node:     n,
 		box:      newMailbox(),
 		replicas: make(map[raftyard.GroupID]*replica),
 	}
+	w.ticked.Store(int64(n.uptime()))
+	return w
 }
 
 // run works until the mailbox is closed.
@@ -50,6 +59,7 @@ func (w *worker) run() {
 
 // process handles what came in and lets everything that follows from it out.
 func (w *worker) process(m *mail) {
+	w.lookAtNodes()
 	for _, fn := range m.controls {
 		fn()
 	}
@@ -69,6 +79,8 @@ func (w *worker) process(m *mail) {
 		w.guard(r, "serve reads", func() { w.applied(r) })
 	}
 	for range m.ticks {
+		w.ticks++
+		w.ticked.Store(int64(w.node.uptime()))
 		if !w.node.slow.muted.Load() {
 			w.tick()
 		}
@@ -83,7 +95,7 @@ func (w *worker) collect() {
 	for i := 0; i < len(w.dirty); i++ { //nolint:intrange // it grows meanwhile
 		r := w.dirty[i]
 		r.dirty = false
-		w.guard(r, "take a step", func() { w.drain(r) })
+		w.shield(r, "take a step", func() { w.drain(r) })
 	}
 	clear(w.dirty)
 	w.dirty = w.dirty[:0]
@@ -110,9 +122,17 @@ func (w *worker) touch(r *replica) {
 	}
 }
 
-// guard runs fn, which concerns r alone. A panic in it, which is how raft tells
-// of a broken invariant, stops that replica and nothing else.
+// guard runs fn, which concerns r alone and is something that happens to it: it wakes it.
 func (w *worker) guard(r *replica, what string, fn func()) {
+	if r.serving() {
+		w.rouse(r)
+		w.shield(r, what, fn)
+	}
+}
+
+// shield runs fn, which concerns r alone. A panic in it, which is how raft tells
+// of a broken invariant, stops that replica and nothing else.
+func (w *worker) shield(r *replica, what string, fn func()) {
 	if !r.serving() {
 		return
 	}
@@ -128,11 +148,11 @@ func (w *worker) guard(r *replica, what string, fn func()) {
 // add takes charge of a replica.
 func (w *worker) add(r *replica) {
 	w.replicas[r.group] = r
-	at, found := slices.BinarySearchFunc(w.order, r, byGroup)
+	at, found := slices.BinarySearchFunc(w.awake, r, byGroup)
 	if found {
-		w.order[at] = r
+		w.awake[at] = r
 	} else {
-		w.order = slices.Insert(w.order, at, r)
+		w.awake = slices.Insert(w.awake, at, r)
 	}
 	r.publish()
 	w.touch(r)
@@ -141,7 +161,7 @@ func (w *worker) add(r *replica) {
 // retire ends a replica: whoever waits is told what is known of the outcome, and
 // from then on the replica writes and sends nothing.
 func (w *worker) retire(r *replica, reason error) {
-	w.guard(r, "end", func() {
+	w.shield(r, "end", func() {
 		for _, o := range r.raft.Close() {
 			w.conclude(r, o)
 		}
@@ -154,16 +174,21 @@ func (w *worker) retire(r *replica, reason error) {
 	w.writes = slices.DeleteFunc(w.writes, func(x write) bool { return x.group == r.group })
 	if w.replicas[r.group] == r {
 		delete(w.replicas, r.group)
-		if at, found := slices.BinarySearchFunc(w.order, r, byGroup); found {
-			w.order = slices.Delete(w.order, at, at+1)
+		if at, found := slices.BinarySearchFunc(w.awake, r, byGroup); found && w.awake[at] == r {
+			w.awake = slices.Delete(w.awake, at, at+1)
 		}
+	}
+	if r.sleep.state == asleep {
+		r.sleep.state = awake
+		w.node.metrics.asleep.Add(-1)
 	}
 }
 
 func (w *worker) tick() {
-	// A replica that stops is retired in a later round: the order stays.
-	for _, r := range w.order {
-		w.guard(r, "tick", func() {
+	// A replica that stops is retired in a later round: the list stays.
+	w.ticking = true
+	for _, r := range w.awake {
+		w.shield(r, "tick", func() {
 			if r.movedDirectories() {
 				r.publish()
 				r.steering.unmet = true
@@ -181,7 +206,15 @@ func (w *worker) tick() {
 			if r.steering.unmet {
 				w.steer(r)
 			}
+			w.tickSleep(r)
 			w.touch(r)
+		})
+	}
+	w.ticking = false
+	if w.drowsy {
+		w.drowsy = false
+		w.awake = slices.DeleteFunc(w.awake, func(r *replica) bool {
+			return r.sleep.state == asleep
 		})
 	}
 }

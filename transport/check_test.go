@@ -68,7 +68,8 @@ func TestCheckRefuses(t *testing.T) {
 		{"both", app, func(e *Envelope) { e.Notice = &Notice{Kind: NoticeRemoved} }, DropContent},
 		{
 			"sleep without an index", app,
-			func(e *Envelope) { e.Message, e.Notice = nil, &Notice{Kind: NoticeSleep} }, DropContent,
+			func(e *Envelope) { e.Message, e.Notice = nil, &Notice{Kind: NoticeSleep} },
+			DropContent,
 		},
 		{
 			"unknown notice", app,

@@ -107,8 +107,8 @@ func goldenBatch(t *testing.T, d *datadriven.TestData) []Envelope {
 			Group: 300, Incarnation: raftyard.Incarnation(uuid.UUID{0x11, 15: 0x22}), Epoch: 4,
 			From: Endpoint{Node: 1, Replica: 11}, To: Endpoint{Node: 2, Replica: 12},
 		}
-		if strings.HasPrefix(line, "notice") {
-			env.Notice = goldenNotice(strings.TrimSpace(strings.TrimPrefix(line, "notice")))
+		if kind, ok := strings.CutPrefix(line, "notice"); ok {
+			env.Notice = goldenNotice(strings.TrimSpace(kind))
 		} else {
 			env.Message = new(raftpb.Message)
 			if err := prototext.Unmarshal([]byte(line), env.Message); err != nil {

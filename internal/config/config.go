@@ -91,6 +91,7 @@ type Raft struct {
 	Tick           time.Duration
 	ElectionTicks  int
 	HeartbeatTicks int
+	SleepTicks     int // 0: groups never sleep
 }
 
 // Log says what the daemon logs, and how.

@@ -127,7 +127,9 @@ func TestLoadMergesLayers(t *testing.T) {
 			{ID: 1, Peer: "127.0.0.1:8701", HTTP: "127.0.0.1:8700"},
 			{ID: 2, Peer: "127.0.0.1:8711"},
 		},
-		Raft: Raft{Tick: 50 * time.Millisecond, ElectionTicks: 20, HeartbeatTicks: 4},
+		Raft: Raft{
+			Tick: 50 * time.Millisecond, ElectionTicks: 20, HeartbeatTicks: 4, SleepTicks: 30,
+		},
 		Disk: Disk{SlowSync: time.Second, StuckSync: 10 * time.Second, FailSync: 20 * time.Second},
 		Log:  Log{Level: "info", Format: "text"},
 	}

@@ -151,6 +151,14 @@ func raftSettings() []Setting {
 			},
 			show: func(c *Config) string { return strconv.Itoa(c.Raft.HeartbeatTicks) },
 		},
+		{
+			Key: "raft.sleep_ticks", Flag: "sleep-ticks", Default: "30",
+			Usage: "ticks in which nothing happens after which a group sleeps; 0: never",
+			set: func(d *decoder, v value, key string, c *Config) {
+				d.integer(v, key, 0, maxTicks, &c.Raft.SleepTicks)
+			},
+			show: func(c *Config) string { return strconv.Itoa(c.Raft.SleepTicks) },
+		},
 	}
 }
 

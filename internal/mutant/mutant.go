@@ -89,6 +89,14 @@ const (
 	DeleteUnfenced
 	// ServeBeforeRegistry: groups are served before the registry is read after a start.
 	ServeBeforeRegistry
+	// SleepUnasked: a leader sleeps without asking those who follow, and with one that has
+	// not got everything.
+	SleepUnasked
+	// NodeIgnored: those who sleep go on when the node of a member is gone or was started
+	// again.
+	NodeIgnored
+	// SleepBelieved: a replica sleeps when it is asked to, however long ago that was.
+	SleepBelieved
 	// NumBugs is how many there are, None included.
 	NumBugs
 )
@@ -124,6 +132,9 @@ var names = [NumBugs]string{
 	SkipUnheeded:        "SkipUnheeded",
 	DeleteUnfenced:      "DeleteUnfenced",
 	ServeBeforeRegistry: "ServeBeforeRegistry",
+	SleepUnasked:        "SleepUnasked",
+	NodeIgnored:         "NodeIgnored",
+	SleepBelieved:       "SleepBelieved",
 }
 
 // String returns the bug's name.

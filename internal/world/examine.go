@@ -58,6 +58,12 @@ type Replica struct {
 	// machine has it.
 	Asleep bool
 
+	// Dormant: its group sleeps, and it with it. Wakes is how often it has woken.
+	// Without has the nodes of the members of which a leader took the nodes for gone then.
+	Dormant bool
+	Wakes   uint64
+	Without []raftyard.NodeID
+
 	// State is the members as of the last step whose save is under way or done.
 	State group.State
 

@@ -183,6 +183,12 @@ func (n *nodeCollector) workFigures() {
 		labelled{"unknown", func(m *node.Metrics) float64 { return float64(m.ProposalsUnknown) }})
 	n.counter("reads_total", "Reads of state machines on this node.",
 		func(m *node.Metrics) float64 { return float64(m.Reads) })
+	n.gauge("replicas_asleep", "Replicas on this node that sleep.",
+		func(m *node.Metrics) float64 { return float64(m.Asleep) })
+	n.gauge("nodes_live", "Other nodes that say that they live.",
+		func(m *node.Metrics) float64 { return float64(m.NodesLive) })
+	n.counters("wakes_total", "Replicas that have woken, by what has woken them.", "reason",
+		wakesOf("request"), wakesOf("awake_member"), wakesOf("node"))
 	n.counter("leader_changes_total", "Changes of leader that this node has seen.",
 		func(m *node.Metrics) float64 { return float64(m.LeaderChanges) })
 	n.counters("messages_refused_total", "Raft messages that were not taken, by reason.", "reason",
@@ -203,6 +209,10 @@ func (n *nodeCollector) workFigures() {
 		labelled{"installed", func(m *node.Metrics) float64 {
 			return float64(m.SnapshotsInstalled)
 		}})
+}
+
+func wakesOf(reason string) labelled {
+	return labelled{reason, func(m *node.Metrics) float64 { return float64(m.Wakes[reason]) }}
 }
 
 func (n *nodeCollector) storeFigures() {

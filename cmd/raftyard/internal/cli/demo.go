@@ -272,7 +272,9 @@ func (d *demo) config(i int) config.Config {
 		Node: config.Node{
 			ID: raftyard.NodeID(i + 1), DataDir: filepath.Join(d.dir, "n"+strconv.Itoa(i+1)),
 		},
-		Raft: config.Raft{Tick: 50 * time.Millisecond, ElectionTicks: 10, HeartbeatTicks: 2},
+		Raft: config.Raft{
+			Tick: 50 * time.Millisecond, ElectionTicks: 10, HeartbeatTicks: 2, SleepTicks: 30,
+		},
 	}
 	for j, l := range d.listeners {
 		cfg.Nodes = append(cfg.Nodes, config.Peer{

@@ -197,6 +197,14 @@ func (d *Daemon) hosts() []string {
 	return hosts
 }
 
+// sleepTicks is the setting as a node takes it, for which zero is the default.
+func sleepTicks(set int) int {
+	if set == 0 {
+		return -1
+	}
+	return set
+}
+
 func (d *Daemon) nodeConfig() node.Config {
 	cfg := &d.opts.Config
 	nc := node.Config{
@@ -209,6 +217,7 @@ func (d *Daemon) nodeConfig() node.Config {
 		TickInterval:   cfg.Raft.Tick,
 		ElectionTicks:  cfg.Raft.ElectionTicks,
 		HeartbeatTicks: cfg.Raft.HeartbeatTicks,
+		SleepTicks:     sleepTicks(cfg.Raft.SleepTicks),
 		SlowSync:       cfg.Disk.SlowSync,
 		StuckSync:      cfg.Disk.StuckSync,
 		FailSync:       cfg.Disk.FailSync,

@@ -1,0 +1,182 @@
+package node
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/mutant"
+)
+
+// wakeReason says why a replica has woken.
+type wakeReason uint8
+
+const (
+	wokenByNobody  wakeReason = iota // it has not slept
+	wokenByRequest                   // a message, a request, a wish
+	wokenByOthers                    // somebody does not sleep
+	wokenByNode                      // the node of a member is another than it was
+	numWakeReasons
+)
+
+var wakeReasons = [numWakeReasons]string{
+	wokenByNobody: "", wokenByRequest: "request", wokenByOthers: "awake_member",
+	wokenByNode: "node",
+}
+
+const (
+	// standsAtOnce is how many replicas of a worker stand for election in one tick when a
+	// node is gone that led their groups.
+	standsAtOnce = 256
+	// standAside is how many heartbeats whoever is the next to stand for election leaves the
+	// one before.
+	standAside = 2
+)
+
+// fallAsleep has a replica sleep: nothing is done for it from now on.
+func (w *worker) fallAsleep(r *replica) {
+	s := &r.sleep
+	if s.state == asleep {
+		return
+	}
+	s.state, s.missing, s.since = asleep, nil, w.ticks
+	r.leaderless.Store(0)
+	w.lookHalfway(r)
+	w.node.metrics.asleep.Add(1)
+	if w.ticking {
+		w.drowsy = true
+		return
+	}
+	if at, found := slices.BinarySearchFunc(w.awake, r, byGroup); found {
+		w.awake = slices.Delete(w.awake, at, at+1)
+	}
+}
+
+// rouse has a replica stay awake because something happens to it.
+func (w *worker) rouse(r *replica) {
+	r.sleep.idle = 0
+	w.wake(r, wokenByRequest)
+}
+
+// wake has a replica wake, if it sleeps or is about to.
+func (w *worker) wake(r *replica, why wakeReason) {
+	s := &r.sleep
+	if s.state == awake {
+		return
+	}
+	slept := s.state == asleep
+	s.state, s.idle, s.missing = awake, 0, nil
+	if !slept {
+		s.idle = -w.node.cfg.ElectionTicks // not at once again
+		return
+	}
+	if why != wokenByNode && w.ticks-s.since < int64(maxSleepPause*w.node.cfg.SleepTicks) {
+		s.pause = min(max(2*s.pause, 2), maxSleepPause)
+	} else {
+		s.pause = 1
+	}
+	r.hearing.silent = 0
+	s.wakes++
+	w.node.metrics.asleep.Add(-1)
+	w.node.metrics.wakes[why].Add(1)
+	if at, found := slices.BinarySearchFunc(w.awake, r, byGroup); !found {
+		w.awake = slices.Insert(w.awake, at, r)
+	}
+	w.touch(r)
+}
+
+// lookAtNodes wakes the replicas for which something has changed outside of their groups.
+func (w *worker) lookAtNodes() {
+	before, now := w.nodes, w.node.liveness.load()
+	dirs := w.node.directories.Load()
+	moved := dirs != w.placedBy
+	w.placedBy = dirs
+	ids := now.changed(before)
+	w.nodes = now
+	if !moved && len(ids) == 0 {
+		return
+	}
+	stands := 0
+	for _, r := range w.sleepers() {
+		switch {
+		case moved:
+		case !slices.ContainsFunc(r.meta.State.Descriptor.Members, func(m group.Member) bool {
+			return slices.Contains(ids, m.Node)
+		}):
+			continue
+		case mutant.On(mutant.NodeIgnored):
+			continue
+		}
+		w.wake(r, wokenByNode)
+		leader := r.nodeOf(r.leader.Leader)
+		if leader != w.node.cfg.ID && lifeLost(before[leader], now[leader]) {
+			w.shield(r, "lose the leader", func() { w.loseLeader(r, &stands) })
+		}
+	}
+}
+
+// lifeLost reports whether what a node believed to lead is gone.
+func lifeLost(before, now nodeView) bool {
+	return before.state == nodeLives &&
+		(now.state != nodeLives || now.life.process != before.life.process)
+}
+
+// sleepers are the replicas that are not simply awake, by group.
+func (w *worker) sleepers() []*replica {
+	var rs []*replica
+	for _, r := range w.replicas {
+		if r.sleep.state != awake {
+			rs = append(rs, r)
+		}
+	}
+	slices.SortFunc(rs, byGroup)
+	return rs
+}
+
+// loseLeader has a replica whose leader's node is gone stand for election soon: those who
+// have slept all know that it is gone, so that nobody need wait for a timeout. The voters
+// stand one after the other, each group in another order, and not all groups at once.
+func (w *worker) loseLeader(r *replica, stands *int) {
+	rank, ok := w.rank(r)
+	if err := r.raft.ForgetLeader(); err != nil || !ok {
+		return // nothing that could be led, or nobody that could lead
+	}
+	aside := standAside * w.node.cfg.HeartbeatTicks
+	r.sleep.stand = (rank+1)*aside + *stands/standsAtOnce
+	*stands++
+	w.touch(r)
+}
+
+// rank returns how many others stand for election before this replica, if it does.
+func (w *worker) rank(r *replica) (rank int, ok bool) {
+	weight := func(id raftyard.NodeID) uint64 {
+		x := (uint64(r.group) ^ uint64(id)<<32) * 0x9E3779B97F4A7C15
+		return (x ^ x>>29) * 0xBF58476D1CE4E5B9
+	}
+	own := weight(w.node.cfg.ID)
+	for _, m := range r.meta.State.Descriptor.Voters() {
+		switch {
+		case m.ID == r.id:
+			ok = true
+		case w.nodes[m.Node].state == nodeLives &&
+			cmp.Or(cmp.Compare(weight(m.Node), own), cmp.Compare(m.ID, r.id)) < 0:
+			rank++
+		}
+	}
+	return rank, ok
+}
+
+// tickStand has a replica stand for election when it is its turn, unless somebody leads.
+func (w *worker) tickStand(r *replica) {
+	s := &r.sleep
+	s.stand--
+	switch {
+	case r.leader.Leader != 0:
+		s.stand = 0
+	case s.stand == 0 && w.node.isVouched(r):
+		if err := r.raft.Campaign(); err != nil {
+			r.logger.Warn("campaign", errAttr(err))
+		}
+	}
+}
