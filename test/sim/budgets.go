@@ -76,7 +76,7 @@ func (w *World) replicas(fn func(*host, *world.Replica)) {
 
 // The bounds of a node at rest.
 const (
-	maxProcesses = 38 // whatever it has done before, with questions to four others under way
+	maxProcesses = 40 // whatever it has done before, with questions to six others under way
 	maxSnapshots = 1  // files of a replica
 	maxSurplus   = 32 // entries that came while a snapshot was taken
 )

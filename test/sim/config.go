@@ -42,6 +42,9 @@ type Config struct {
 	// at a time, each asking Ops times.
 	Nodes, Groups, Clients, Ops int
 
+	// SleepTicks is that of the nodes. Zero: the seed decides.
+	SleepTicks int
+
 	// Guests is how many nodes more there are to join the cluster.
 	Guests int
 
@@ -115,6 +118,8 @@ type setup struct {
 
 	snapshotEntries, trailing uint64
 
+	sleep int // ticks after which groups sleep; negative: never
+
 	lacking raftyard.NodeID // does not know the kinds now and then; zero: none
 }
 
@@ -161,6 +166,11 @@ func newSetup(c *Config, d *rand.Rand) setup {
 	s.clients = cmp.Or(c.Clients, s.clients)
 	s.ops = cmp.Or(c.Ops, s.ops)
 	s.chaos = cmp.Or(c.Chaos, s.chaos)
+	s.sleep = 1 + d.IntN(2*s.election)
+	if d.IntN(5) == 0 {
+		s.sleep = -1
+	}
+	s.sleep = cmp.Or(c.SleepTicks, s.sleep)
 	if lacks && s.nodes > 2 && c.Kinds == nil {
 		s.lacking = raftyard.NodeID(lacking%uint64(s.nodes) + 1)
 	}

@@ -64,6 +64,10 @@ type host struct {
 
 	commits int // of its disk before this start
 
+	up    time.Duration // since when it runs, in its latest start
+	ended time.Duration // when that start did
+	froze time.Duration // until when it has stood still, or a process of it has
+
 	// noted are the commits of its disk when the store noted, twice, how far it is.
 	noted [2]int
 
@@ -226,7 +230,8 @@ func (h *host) config() node.Config {
 	c := node.Config{
 		ID: h.id, Dir: "/data", Cluster: "sim", Kinds: kinds,
 		TickInterval: s.tick, ElectionTicks: s.election, HeartbeatTicks: s.heartbeat,
-		Workers: s.workers, Appliers: s.appliers, SnapshotSends: 1 + s.workers%2,
+		SleepTicks: s.sleep,
+		Workers:    s.workers, Appliers: s.appliers, SnapshotSends: 1 + s.workers%2,
 		SnapshotReceives: 1 + s.appliers%2, Limits: s.limits, CacheBytes: 1 << 16,
 		Logger: slog.New(logs{w: h.w, node: h.id}), StuckSync: stuckSync, FailSync: failSync,
 	}
@@ -267,7 +272,7 @@ func (h *host) started(n *node.Node, err error) {
 		return
 	}
 	h.log("is up", "")
-	h.node, h.state = n, running
+	h.node, h.state, h.up = n, running, h.w.turns.Time()
 	h.w.clients.Touch()
 	st := h.st
 	st.Go("watch", func() {
@@ -309,6 +314,7 @@ func (h *host) crash(lose func(*simdisk.Disk), loss check.Loss) {
 func (h *host) end() {
 	h.w.net.Crash(h.id)
 	h.st.Kill()
+	h.ended = h.w.turns.Time()
 	h.node, h.examine, h.state = nil, nil, down
 }
 

@@ -52,6 +52,8 @@ func scripts() map[mutant.Bug]func(*testing.T) {
 		mutant.WitnessIgnored:      wantFoundByPeers,
 		mutant.DeleteUnfenced:      wantFoundBy(deletedWhileItGoesOn),
 		mutant.ServeBeforeRegistry: wantFoundBy(servedAfterDeletion),
+		mutant.NodeIgnored:         wantFoundBy(sleepersLoseTheirLeader),
+		mutant.SleepBelieved:       wantFoundBy(sleepersAreToldLate),
 	}
 }
 

@@ -103,6 +103,7 @@ func (w *World) stop(id raftyard.NodeID, d time.Duration) {
 func (w *World) pause(id raftyard.NodeID, d time.Duration) {
 	if h := w.host(id); h.state != down {
 		h.st.Pause(d)
+		h.froze = max(h.froze, w.turns.Time()+d)
 	}
 }
 
@@ -162,6 +163,7 @@ func (w *World) leader(g raftyard.GroupID) (leader raftyard.NodeID) {
 func stall(w *World, f *Fault) {
 	if h := w.host(f.Node); h.state != down {
 		w.log(f.Node, "stalls", h.st.Stall(f.For))
+		h.froze = max(h.froze, w.turns.Time()+f.For)
 	}
 }
 

@@ -69,6 +69,7 @@ func (w *World) run(s Schedule) {
 	}
 	done := w.startClients(work)
 	w.unleash(s)
+	w.watchSleepers()
 	limit := w.setup.chaos + w.patience()
 	w.turns.At(int64(w.setup.chaos), func() {})
 	w.turns.At(int64(limit), func() {})

@@ -68,6 +68,7 @@ func begin(t testing.TB, cfg Config) *Script {
 		}
 	})
 	w.plan()
+	w.watchSleepers()
 	for _, h := range w.members() {
 		h.wanted = true
 		h.start()

@@ -236,6 +236,7 @@ func (w *World) afterTurn(st *turns.Station, id uint64, name string) {
 func changes(name string) bool {
 	switch name {
 	case "network", "network notices", "clock", "reconcile", "housekeeping", "disk", "keeper",
+		"heartbeats",
 		callProcess:
 		return false
 	}

@@ -57,6 +57,7 @@ func (c *Checker) Stepped(node raftyard.NodeID, seen *Examined) {
 		r, s := &seen.Replicas[i], n.shown[i]
 		log := c.logOf(r)
 		now := sightOf(r, log)
+		c.checkDormant(s, r, now)
 		if now == s.seen {
 			continue
 		}

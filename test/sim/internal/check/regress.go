@@ -21,7 +21,7 @@ func (c *Checker) reopen(n *nodeState, s *replicaState, r *Replica) {
 	default:
 		s.lost = true
 	}
-	s.seen, s.state = sight{}, s.oldest()
+	s.seen, s.state, s.spoke = sight{}, s.oldest(), false
 	s.verified = 0 // what it committed is compared again
 	c.look(s, r, sightOf(r, s.log))
 }

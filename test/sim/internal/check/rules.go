@@ -61,6 +61,9 @@ const (
 	NoLeaks
 )
 
+// Sleep is that a group that sleeps does nothing, and does not sleep too long.
+const Sleep Rule = 22
+
 var ruleNames = [...]string{
 	OneLeader: "one leader", LogMatching: "log matching", AppliedOnce: "applied once",
 	DurableFirst: "durable first", NoRegress: "no regress", OneHome: "one home",
@@ -68,7 +71,7 @@ var ruleNames = [...]string{
 	AckedSurvives: "acknowledged survives", Linearizable: "linearizable",
 	SameState: "same state", Bounds: "bounds", Budgets: "budgets", Quarantine: "quarantine",
 	Progress: "progress", Tidy: "tidy", CaughtUp: "caught up", AtRest: "at rest",
-	Resolved: "resolved", NoLeaks: "no leaks",
+	Resolved: "resolved", NoLeaks: "no leaks", Sleep: "sleep",
 }
 
 // String returns the rule's number and name.

@@ -73,6 +73,7 @@ type replicaState struct {
 	shown, dead, lost, excused, unseen bool
 
 	seen  sight
+	spoke bool        // since it was seen
 	state group.State // the members, as last seen
 	log   Log         // what is durable, as of now; nil if it cannot be had
 
@@ -104,6 +105,8 @@ type sight struct {
 	members uint64 // index of the state
 	epoch   uint64
 	asleep  bool
+	dormant bool
+	wakes   uint64
 
 	durableFirst, durableLast uint64
 }
@@ -114,7 +117,7 @@ func sightOf(r *Replica, log Log) sight {
 		role: r.Role, term: r.Term, vote: r.Vote, leader: r.Leader,
 		commit: r.Commit, first: r.First, last: r.Last, handed: r.HandedTo,
 		applied: r.Applied, members: r.State.Index, epoch: r.State.Descriptor.Epoch,
-		asleep: r.Asleep,
+		asleep: r.Asleep, dormant: r.Dormant, wakes: r.Wakes,
 	}
 	if log != nil {
 		s.durableFirst, s.durableLast = log.Bounds()

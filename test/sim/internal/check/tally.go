@@ -19,6 +19,7 @@ type Tally struct {
 	Left     int // what was found on disks
 	Lost     int // replicas that have lost something, and are out
 	Excused  int // replicas that were broken on purpose
+	Slept    int // times that a replica fell asleep
 }
 
 // Tally returns what the checker was shown so far.
@@ -43,7 +44,7 @@ func (t *Tally) Add(o Tally) {
 	t.Sent, t.Votes, t.Acks = t.Sent+o.Sent, t.Votes+o.Votes, t.Acks+o.Acks
 	t.Indexes, t.Compared, t.Hashes = t.Indexes+o.Indexes, t.Compared+o.Compared, t.Hashes+o.Hashes
 	t.Restored, t.Durable, t.Acked = t.Restored+o.Restored, t.Durable+o.Durable, t.Acked+o.Acked
-	t.States += o.States
+	t.States, t.Slept = t.States+o.States, t.Slept+o.Slept
 	t.Measured, t.Left = t.Measured+o.Measured, t.Left+o.Left
 	t.Lost, t.Excused = t.Lost+o.Lost, t.Excused+o.Excused
 }

@@ -42,6 +42,7 @@ func (c *Checker) Sent(node raftyard.NodeID, env *transport.Envelope, durable Du
 		c.fail(OneHome, "node %d sends in the name of %v", node, s)
 	}
 	c.checkSilence(s, env.Message)
+	s.spoke = true
 	t := tap{Checker: c, s: s, m: env.Message, held: Held{Log: s.log}}
 	if durable != nil {
 		held, ok := durable.Held(env.Group)

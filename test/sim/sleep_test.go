@@ -1,0 +1,176 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// sleepSeeds is how many seeds a script about sleep has a look at: what they depend on are
+// timeouts, which each seed has drawn otherwise.
+const sleepSeeds = 12
+
+// dormant reports whether group 1 sleeps on a node.
+func (s *Script) dormant(id raftyard.NodeID) bool {
+	r, ok := s.replica(id, 1)
+	return ok && r.Dormant
+}
+
+// allDormant waits until group 1 sleeps on all nodes, which are three.
+func (s *Script) allDormant() {
+	s.t.Helper()
+	s.Until("the group sleeps", func() bool {
+		return s.dormant(1) && s.dormant(2) && s.dormant(3)
+	})
+}
+
+// runs lets time pass until something is so, but no longer than d. It returns the rule that
+// was broken meanwhile, or what is not so.
+func (s *Script) runs(d time.Duration, what string, so func() bool) error {
+	limit := s.Time() + d
+	s.w.turns.At(int64(limit), func() {})
+	s.w.turns.Until(func() bool { return so() || s.Time() >= limit })
+	if f := s.w.result(); f != nil {
+		return f
+	}
+	if !so() {
+		return fmt.Errorf("after %v it is not so that %s", d, what)
+	}
+	return nil
+}
+
+// timeouts are so many election timeouts.
+func (s *Script) timeouts(n int) time.Duration {
+	return time.Duration(n*s.w.setup.election) * s.w.setup.tick
+}
+
+// eachSeed runs a script with some seeds until one finds something.
+func eachSeed(t *testing.T, script func(s *Script) error) (err error) {
+	t.Helper()
+	for seed := uint64(1); seed <= sleepSeeds && err == nil; seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			s := Start(t, Config{Seed: seed, Nodes: 3, Groups: 1, SleepTicks: 5})
+			if err = script(s); err != nil {
+				err = fmt.Errorf("seed %d: %w", seed, err)
+			}
+		})
+	}
+	return err
+}
+
+// wantAnother returns what is wrong unless somebody else than before leads group 1 soon.
+func (s *Script) wantAnother(before raftyard.NodeID) error {
+	return s.runs(s.timeouts(2)+3*time.Second, "another one leads", func() bool {
+		l := s.Leader(1)
+		return l != 0 && l != before
+	})
+}
+
+// TestSleepersLoseTheirLeader takes the power from the node that leads a group that
+// sleeps, of which nobody wants anything.
+func TestSleepersLoseTheirLeader(t *testing.T) {
+	if err := sleepersLoseTheirLeader(t); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sleepersLoseTheirLeader(t *testing.T) error {
+	t.Helper()
+	return eachSeed(t, func(s *Script) error {
+		s.allDormant()
+		dead := s.Leader(1)
+		s.Crash(dead)
+		if err := s.wantAnother(dead); err != nil {
+			return err
+		}
+		s.Restart(dead)
+		s.allDormant()
+		return nil
+	})
+}
+
+// TestLeaderIsBornAgain kills the node that leads a group that sleeps, and starts it so soon
+// that nobody misses a beat.
+func TestLeaderIsBornAgain(t *testing.T) {
+	err := eachSeed(t, func(s *Script) error {
+		s.allDormant()
+		first := s.Leader(1)
+		before, _ := s.replica(first, 1)
+		s.Kill(first)
+		s.Restart(first)
+		err := s.runs(s.timeouts(4)+time.Second, "there is a leader", func() bool {
+			l := s.Leader(1)
+			if l == 0 {
+				return false
+			}
+			r, _ := s.replica(l, 1)
+			return r.Term > before.Term
+		})
+		if err == nil {
+			s.allDormant()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSleepersAreToldLate asks the followers of a leader to sleep when they know that its
+// node is gone, though none of them stands for election yet.
+func TestSleepersAreToldLate(t *testing.T) {
+	if err := sleepersAreToldLate(t); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sleepersAreToldLate(t *testing.T) error {
+	t.Helper()
+	return eachSeed(t, func(s *Script) error {
+		s.Until("the group has a leader", func() bool { return s.Leader(1) != 0 })
+		dead := s.Leader(1)
+		s.Intercept(func(env *transport.Envelope) Verdict {
+			switch {
+			case env.Notice == nil || env.From.Node != dead:
+			case env.Notice.Kind == transport.NoticeBeat:
+				return Verdict{Drop: true}
+			case env.Notice.Kind == transport.NoticeSleep && env.Group == 1:
+				return Verdict{Hold: "sleep"}
+			}
+			return Verdict{}
+		})
+		s.Until("they miss the leader's node, which asks them", func() bool {
+			return s.miss(dead) == 2 && s.Held("sleep") >= 2
+		})
+		s.Crash(dead)
+		s.Run(2 * s.w.setup.tick) // the connections are lost
+		s.Release("sleep", false)
+		return s.wantAnother(dead)
+	})
+}
+
+// miss counts the others that have no beats of a node, of three.
+func (s *Script) miss(id raftyard.NodeID) (count int) {
+	for _, h := range s.w.hosts {
+		if h.id != id && h.node.Metrics().NodesLive == 1 {
+			count++
+		}
+	}
+	return count
+}
+
+// TestSleepersHearOfWhatIsWanted writes, reads and changes the members of a group that
+// sleeps.
+func TestSleepersHearOfWhatIsWanted(t *testing.T) {
+	s := Start(t, Config{Seed: 4, Nodes: 4, Groups: 1, SleepTicks: 5})
+	members(s, 1, true, 1, 2, 3)
+	s.allDormant()
+	members(s, 1, true, 2, 3, 4)
+	s.Until("the group sleeps where it is now", func() bool {
+		_, there := s.replica(1, 1)
+		return !there && s.dormant(2) && s.dormant(3) && s.dormant(4)
+	})
+}
