@@ -154,12 +154,15 @@ func (n *Node) forget(ctx context.Context, g raftyard.GroupID, version uint64) e
 	return n.lifecycle.settle(ctx)
 }
 
-// forgetTombstones looks for tombstones of groups that are forgotten, and drops them. The
-// registry is read for that: this node's copy may have begun anew, and know nothing yet.
+// forgetTombstones looks for tombstones of groups that are forgotten, and drops them, and for
+// replicas of such groups with which a disk has come back that has lost its newest batches,
+// and destroys them. The registry is read for that: this node's copy may have begun anew, and
+// know nothing yet.
 func (n *Node) forgetTombstones(ctx context.Context) {
 	var unknown []raftyard.GroupID
 	for _, st := range n.store.Replicas() {
-		if st.Tombstone == nil || !st.Tombstone.Purged || st.Group == raftyard.SystemGroup {
+		dropped := st.Tombstone != nil && st.Tombstone.Purged
+		if !dropped && !st.Forgotten || st.Group == raftyard.SystemGroup {
 			continue
 		}
 		if _, ok := n.registry.Group(st.Group); !ok {
@@ -174,6 +177,7 @@ func (n *Node) forgetTombstones(ctx context.Context) {
 	err := View(ctx, n, raftyard.SystemGroup, Linearizable, func(reg *registry.Registry) error {
 		for _, g := range unknown {
 			if _, ok := reg.Group(g); !ok {
+				n.forgetAgain(g)
 				n.lifecycle.forget(g)
 			}
 		}
@@ -181,6 +185,16 @@ func (n *Node) forgetTombstones(ctx context.Context) {
 	})
 	if err != nil {
 		n.logger.Debug("registry not read; tombstones stay for now", errAttr(err))
+	}
+}
+
+// forgetAgain has the next round destroy the replica of a group that had been forgotten: the
+// log store says so, and the registry does not know the group.
+func (n *Node) forgetAgain(g raftyard.GroupID) {
+	st, _ := n.store.Replica(g)
+	if r := n.replica(g); r != nil && st.Forgotten {
+		last := remains{Descriptor: r.view.Load().State.Descriptor, Deleted: true}
+		n.lifecycle.destroy(r, last)
 	}
 }
 

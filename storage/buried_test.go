@@ -204,3 +204,50 @@ func TestLostTailWithoutInventory(t *testing.T) {
 		})
 	}
 }
+
+// TestForgottenComesBack: the newest batches are gone, those in which a replica was destroyed
+// and forgotten among them. It is known for what it is, at every start, until it is destroyed
+// again; and only it.
+func TestForgottenComesBack(t *testing.T) {
+	o := testOptions(t.TempDir())
+	s := mustOpen(t, o)
+	mustCommit(t, s, func(b *Batch) {
+		b.Create(testReplica(0), Update{})
+		b.Create(testReplica(1), Update{Meta: []byte("m")})
+	})
+	mustClose(t, s)
+	copied := filepath.Join(t.TempDir(), "old")
+	if err := copyStore(o.Dir, copied); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, o)
+	mustCommit(t, s, func(b *Batch) { b.Destroy(1, Tombstone{NextReplica: 2}) })
+	mustCommit(t, s, func(b *Batch) { b.MarkPurged(1) })
+	mustCommit(t, s, func(b *Batch) { b.Forget(1) })
+	mustClose(t, s)
+	if err := errors.Join(os.RemoveAll(filepath.Join(o.Dir, logName)),
+		os.Rename(filepath.Join(copied, logName), filepath.Join(o.Dir, logName))); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		s = mustOpen(t, o)
+		if r, ok := s.Replica(1); !ok || !r.Forgotten || r.Damage == nil || string(r.Meta) != "m" {
+			t.Errorf("group 1 had been forgotten, and is now %v: %+v", ok, r)
+		}
+		if r, _ := s.Replica(0); r.Forgotten || r.Damage == nil {
+			t.Errorf("group 0 is damaged, and is now %+v", r)
+		}
+		if err := s.noteNumbers(); err != nil {
+			t.Fatal(err)
+		}
+		mustClose(t, s)
+	}
+	s = mustOpen(t, o)
+	mustCommit(t, s, func(b *Batch) { b.Destroy(1, Tombstone{NextReplica: 2}) })
+	mustClose(t, s)
+	s = mustOpen(t, o)
+	defer mustClose(t, s)
+	if r, _ := s.Replica(1); r.Forgotten || r.Tombstone == nil {
+		t.Errorf("it is destroyed, and is now %+v", r)
+	}
+}

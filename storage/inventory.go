@@ -109,7 +109,7 @@ func (v *inventory) begin(replicas map[groupID]*replica) error {
 	v.entries, v.needs = make(map[groupID]inventoryEntry, len(replicas)), 0
 	all := make([]inventoryChange, 0, len(replicas))
 	for g, r := range replicas {
-		if r.info.ID != 0 || !r.live() { // or nothing of it could be read
+		if r.isNoted() {
 			all = append(all, inventoryChange{g, true, r.entry()})
 		}
 	}
@@ -257,7 +257,7 @@ func (v *inventory) changed(s *Store) []inventoryChange {
 	changes := make([]inventoryChange, 0, len(v.dirty))
 	for g := range v.dirty {
 		c := inventoryChange{group: g}
-		if r := s.replicas[g]; r != nil {
+		if r := s.replicas[g]; r != nil && r.isNoted() {
 			c.there, c.inventoryEntry = true, r.entry()
 		}
 		changes = append(changes, c)

@@ -78,3 +78,9 @@ func (s *Store) dropRead(r *replica, why error) {
 		r.log = nil
 	}
 }
+
+// has reports whether the inventory that was found at the start knows of a replica's group.
+func (v *inventory) has(r *replica) bool {
+	_, there := v.entries[r.info.Group]
+	return there
+}

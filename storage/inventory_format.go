@@ -46,6 +46,12 @@ type inventoryEntry struct {
 	dead        *Tombstone // nil: the replica is live
 }
 
+// isNoted reports whether the inventory shall know of the group: something of it can be
+// read, and it was not forgotten before.
+func (r *replica) isNoted() bool {
+	return !r.live() || r.info.ID != 0 && !r.info.Forgotten
+}
+
 // entry is what the inventory shall know of a group.
 func (r *replica) entry() inventoryEntry {
 	return inventoryEntry{r.info.Incarnation, r.info.ID, r.seq, r.info.Tombstone}

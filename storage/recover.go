@@ -34,7 +34,18 @@ func (s *Store) recover() error {
 	if noted := s.note.noted; noted > newest && !mutant.On(mutant.ClampTail) {
 		return s.lostTail(newest, noted, amends)
 	}
+	if s.inventory.whole {
+		s.findForgotten()
+	}
 	return s.amend(amends, func() uint64 { return s.durable.Load() + 1 })
+}
+
+// findForgotten finds those that an earlier start has found to be forgotten, of which the
+// inventory has nothing since.
+func (s *Store) findForgotten() {
+	for _, r := range s.replicas {
+		r.info.Forgotten = r.live() && r.info.Damage != nil && !s.inventory.has(r)
+	}
 }
 
 // recoverPair takes in one key and returns the number of its batch, or zero if its
@@ -117,6 +128,9 @@ func (s *Store) take(f *found) {
 // only after the last mark is written, so an interrupted marking starts again.
 // Those that are known to be damaged have their own reasons.
 //
+// What was created in a batch that is not the newest is in the inventory. So who is here,
+// and not there, had been forgotten.
+//
 // Replicas that were lost altogether, and tombstones, only the inventory knows. Without it
 // the store does not open: replicas would be made again that know nothing of what they once
 // vouched for, and groups be founded again that go on elsewhere.
@@ -129,6 +143,7 @@ func (s *Store) lostTail(newest, noted uint64, amends []op) error {
 	}
 	s.opts.Logger.Error("all replicas are damaged", slog.String("error", text))
 	for _, r := range s.liveReplicas() { // a damaged one has no log
+		r.info.Forgotten = !s.inventory.has(r)
 		amends = append(amends, op{kind: opDamaged, group: r.info.Group, damage: text})
 	}
 	if err := s.amend(amends, func() uint64 { return newest }); err != nil {

@@ -27,6 +27,11 @@ type Replica struct {
 	// replica cannot be trusted. It has no Log; it can only be destroyed. What the store
 	// has found itself it finds again at each start; see [Batch.MarkDamaged] for the rest.
 	Damage error
+
+	// Forgotten is set, with Damage, when the group had been forgotten here, see
+	// [Batch.Forget], and what is there has come back with a disk that has lost its newest
+	// batches. It is to be destroyed.
+	Forgotten bool
 }
 
 // isOf reports whether both are of the same replica, live or destroyed.

@@ -118,7 +118,7 @@ func (st *stage) create(r Replica) error {
 func (st *stage) destroy(t Tombstone) {
 	st.exists, st.live, st.destroyed, st.created = true, false, true, false
 	st.damaged, st.shown = nil, true
-	st.info.Tombstone, st.info.Meta, st.info.Damage = &t, nil, nil
+	st.info.Tombstone, st.info.Meta, st.info.Damage, st.info.Forgotten = &t, nil, nil, false
 	st.dropChanges()
 	st.terms = st.terms[:0]
 	st.metaSeq, st.snapshotSeq = 0, 0

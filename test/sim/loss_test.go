@@ -3,12 +3,14 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/simdisk"
 	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/storage"
 	"github.com/raftyard/raftyard/test/sim/internal/check"
 )
 
@@ -123,4 +125,43 @@ func TestFoundsNothingAgain(t *testing.T) {
 		t.Errorf("its deletion, of which its only voter cannot hear = %v, want %v",
 			err, node.ErrNoQuorum)
 	}
+}
+
+// TestForgottenComesBack takes the newest commits from a disk, those in which a replica was
+// destroyed and its group forgotten among them. Nobody knows of the group any more, and in
+// the end the disk does not either.
+func TestForgottenComesBack(t *testing.T) {
+	const g = 50
+	s := Start(t, Config{Seed: 310, Nodes: 4, Groups: 1})
+	allReady(s)
+	members(s, 1, true, 1, 2, 4)
+	createOwn(s, 1, g, 2, 3, 4)
+	s.Run(2 * time.Second)
+	h := s.w.host(3)
+	m, err := h.memo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = s.On(1, func(ctx context.Context, n *node.Node) error {
+		if err := n.DeleteGroup(ctx, g); err != nil {
+			return err
+		}
+		return n.ForgetGroup(ctx, g)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.Run(2 * time.Second) // which is noted
+	if n := h.disk.Stats().Commits - m.commits; n > rotten {
+		t.Fatalf("it has made %d commits since", n)
+	}
+	h.rotten = true
+	h.crash(func(d *simdisk.Disk) { d.LoseTail(d.Stats().Commits - m.commits) }, check.LostSome)
+	s.Restart(3)
+	s.Until("it is there again", func() bool { _, ok := s.replica(3, g); return ok })
+	s.Until("it is gone again", func() bool { _, ok := s.replica(3, g); return !ok })
+	s.Until("it is forgotten again", func() bool {
+		return !slices.ContainsFunc(h.seen.Stored, func(st storage.Replica) bool {
+			return st.Group == g
+		})
+	})
 }
