@@ -143,10 +143,7 @@ func TestForgottenComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err = s.On(1, func(ctx context.Context, n *node.Node) error {
-		if err := n.DeleteGroup(ctx, g); err != nil {
-			return err
-		}
-		return n.ForgetGroup(ctx, g)
+		return errors.Join(n.DeleteGroup(ctx, g), n.ForgetGroup(ctx, g))
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -96,6 +96,20 @@ func TestUnsettled(t *testing.T) {
 			b.starve(1, 2)
 			b.c.group(groupKey{benchGroup, incarnation()}).replica(1).seen.durableFirst = 1
 		}},
+		{"a voter that is not wanted, while others are awake", Tidy, func(b *bench) {
+			b.members(group.Voter, group.Voter, group.Learner)
+			b.wish(2, 3)
+		}},
+		{"a voter that is not wanted and waits for nobody, while others sleep", Tidy,
+			func(b *bench) {
+				b.starve(1, 2)
+				b.wish(1, 2)
+			}},
+		{"a learner that is not wanted, while others sleep", Tidy, func(b *bench) {
+			b.members(group.Voter, group.Voter, group.Learner)
+			b.starve(1, 2)
+			b.wish(1, 2, 4)
+		}},
 		{"a request without an answer", Resolved, func(b *bench) {
 			b.c.Asked(1, "put")
 			b.c.Asked(2, "get")
@@ -168,6 +182,11 @@ func TestUnsettledSpares(t *testing.T) {
 		"a group without a majority": func(b *bench) {
 			b.c.Crashed(1, LostNothing)
 			b.c.Crashed(2, LostNothing)
+		},
+		"a voter that waits for one in its place, while all sleep": func(b *bench) {
+			b.members(group.Voter, group.Voter, group.Learner)
+			b.starve(1, 2)
+			b.wish(2, 3)
 		},
 		"a majority that has lost its log": func(b *bench) {
 			b.lose(2)

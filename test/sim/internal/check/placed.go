@@ -23,7 +23,8 @@ func (u *unsettled) placed(c *Checker, g *groupState, w Wish) {
 	}
 	nodes := slices.Concat(w.Voters, w.Learners, w.Nodes)
 	for _, s := range g.order {
-		if s.shown && s.home.node.up && !slices.Contains(nodes, s.home.node.id) && !s.lost {
+		if s.shown && s.home.node.up && !slices.Contains(nodes, s.home.node.id) && !s.lost &&
+			!g.keeps(s, d, w) {
 			u.add(Tidy, "%v is not wanted there", s)
 		}
 	}
@@ -46,6 +47,18 @@ func (u *unsettled) placed(c *Checker, g *groupState, w Wish) {
 		u.add(Tidy, "group %d has %s, wanted are voters %v and learners %v",
 			g.key.id, describe(d), w.Voters, w.Learners)
 	}
+}
+
+// keeps reports whether a voter that is not wanted has to wait for one that is wanted in its
+// place, and cannot become a voter because all who have the state sleep. Those that are
+// wanted and those that are not change places in one step.
+func (g *groupState) keeps(s *replicaState, d group.Descriptor, w Wish) bool {
+	m, member := d.Member(s.id)
+	voters := membersOn(d, group.Voter)
+	return member && m.Role == group.Voter && g.sleeps() &&
+		slices.ContainsFunc(w.Voters, func(id raftyard.NodeID) bool {
+			return !slices.Contains(voters, id)
+		})
 }
 
 // Drained tells whether a node shall lead nothing from now on.
