@@ -137,7 +137,8 @@ func (pl planner) active(id raftyard.ReplicaID) bool {
 
 // caughtUp reports whether the member is active and has nearly the whole log.
 func (pl planner) caughtUp(id raftyard.ReplicaID) bool {
-	return pl.active(id) && pl.progress[id].Match+catchUpLag >= pl.progress[pl.self].Match &&
+	return pl.active(id) && !pl.progress[id].NeedsState &&
+		pl.progress[id].Match+catchUpLag >= pl.progress[pl.self].Match &&
 		(id == pl.self || pl.progress[id].Match > 0)
 }
 
@@ -222,7 +223,7 @@ func (pl planner) replaceLost() (Step, bool) {
 	if len(c.Remove) == 0 {
 		return Step{}, false
 	}
-	if live, total := pl.liveAfter(&c); voter != 0 && live <= total/2 {
+	if live, total := pl.after(&c, pl.active); voter != 0 && live <= total/2 {
 		return pl.wait("replica %d is lost, but only %d of the %d other voters are alive",
 			voter, live, total), true
 	}
@@ -284,8 +285,11 @@ func (pl planner) changeVoters() Step {
 	if step, wait := pl.awaitLearners(&c); wait {
 		return step
 	}
-	if live, total := pl.liveAfter(&c); live <= total/2 {
+	if live, total := pl.after(&c, pl.active); live <= total/2 {
 		return pl.wait("only %d of the %d voters to be are alive", live, total)
+	}
+	if step, wait := pl.awaitStates(&c); wait {
+		return step
 	}
 	if step, ok := pl.transfer(); ok {
 		return step
@@ -293,8 +297,25 @@ func (pl planner) changeVoters() Step {
 	return pl.propose(c, "swap voters")
 }
 
-// liveAfter counts the voters that there are after c, and those of them that live.
-func (pl planner) liveAfter(c *Change) (live, total int) {
+// awaitStates reports whether c must wait because too many of the voters to be need a state
+// first: without those who go nothing would be committed until then, and the only one who has
+// the state may be one of those.
+func (pl planner) awaitStates(c *Change) (Step, bool) {
+	if len(c.Demote)+len(c.Remove) == 0 {
+		return Step{}, false
+	}
+	able, total := pl.after(c, func(id raftyard.ReplicaID) bool {
+		return pl.active(id) && !pl.progress[id].NeedsState
+	})
+	if able > total/2 {
+		return Step{}, false
+	}
+	return pl.wait("only %d of the %d voters to be have what the log follows", able, total), true
+}
+
+// after counts the voters that there are after c, and those of them that are as they must
+// be.
+func (pl planner) after(c *Change, so func(raftyard.ReplicaID) bool) (are, total int) {
 	for _, m := range pl.d.Members {
 		stays := m.Role == Voter && !slices.Contains(c.Demote, m.ID) &&
 			!slices.Contains(c.Remove, m.ID)
@@ -302,11 +323,11 @@ func (pl planner) liveAfter(c *Change) (live, total int) {
 			continue
 		}
 		total++
-		if pl.active(m.ID) {
-			live++
+		if so(m.ID) {
+			are++
 		}
 	}
-	return live, total
+	return are, total
 }
 
 // awaitNodes reports whether c must wait for nodes that cannot get a member yet: there

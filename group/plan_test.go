@@ -227,6 +227,7 @@ func TestPlan(t *testing.T) {
 		silent []raftyard.ReplicaID // not heard of
 		behind []raftyard.ReplicaID
 		gone   []raftyard.ReplicaID // behind, and not heard of
+		hungry []raftyard.ReplicaID // that need a state, a little behind
 
 		// Those that have not taken the leadership lately.
 		declined []raftyard.ReplicaID
@@ -371,6 +372,32 @@ func TestPlan(t *testing.T) {
 			want: Want{Voters: nodes(1, 2)}, silent: replicas(2), step: StepWait, why: "alive",
 		},
 		{
+			name: "nobody who may have the state goes before those have it that stay",
+			d:    testDescriptor(Voter, Voter, Voter), self: 1, hungry: replicas(3),
+			want: Want{Voters: nodes(1, 3)}, step: StepWait, why: "what the log follows",
+		},
+		{
+			name: "one that needs a state goes", d: testDescriptor(Voter, Voter, Voter),
+			self: 1, hungry: replicas(3), want: Want{Voters: nodes(1, 2)},
+			step: StepChange, next: "1@1 voter, 2@2 voter",
+		},
+		{
+			name: "others do not wait for one that needs a state", self: 1,
+			d:      testDescriptor(Voter, Voter, Voter, Voter),
+			hungry: replicas(3), want: Want{Voters: nodes(1, 2, 3)},
+			step: StepChange, next: "1@1 voter, 2@2 voter, 3@3 voter",
+		},
+		{
+			name: "a learner that needs a state is not promoted", self: 1,
+			d: testDescriptor(Voter, Learner), hungry: replicas(2),
+			want: Want{Voters: nodes(1, 2)}, step: StepWait, why: "caught up",
+		},
+		{
+			name: "the leadership goes to nobody who needs a state", self: 1,
+			d: testDescriptor(Voter, Voter, Voter), hungry: replicas(2),
+			want: Want{Voters: nodes(2, 3)}, step: StepWait, why: "what the log follows",
+		},
+		{
 			name: "replace a lost voter", d: testDescriptor(Voter, Voter, Voter), self: 1,
 			want: Want{Voters: nodes(1, 2, 3)}, lost: nodes(3), step: StepChange,
 			next: "1@1 voter, 2@2 voter, 4@3 learner in 3.2",
@@ -481,6 +508,9 @@ func TestPlan(t *testing.T) {
 			p := progressOf(tt.d)
 			for _, id := range tt.silent {
 				p[id] = Progress{Match: p[id].Match}
+			}
+			for _, id := range tt.hungry {
+				p[id] = Progress{Match: 990, RecentActive: true, NeedsState: true}
 			}
 			for _, id := range tt.behind {
 				p[id] = Progress{Match: 10, RecentActive: true}

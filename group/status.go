@@ -71,6 +71,9 @@ type Progress struct {
 	Learner      bool
 	// PendingSnapshot is the index of a snapshot on its way, or zero.
 	PendingSnapshot uint64
+	// NeedsState: the log of the leader does not reach back to what it lacks, so that it can
+	// acknowledge nothing before it has taken over a state.
+	NeedsState bool
 	// Declined: it was offered the leadership lately and has not taken it. Raft does not
 	// know; whoever makes the offers says so to [Plan].
 	Declined bool
@@ -96,6 +99,7 @@ func (r *Replica) Status() Status {
 		return s
 	}
 	rs := r.rn.Status()
+	first, err := r.cfg.Storage.FirstIndex()
 	s.Transferee = raftyard.ReplicaID(rs.LeadTransferee)
 	s.Progress = make(map[raftyard.ReplicaID]Progress, len(rs.Progress))
 	for id, p := range rs.Progress {
@@ -103,6 +107,7 @@ func (r *Replica) Status() Status {
 			Match: p.Match, Next: p.Next, State: stateName(p.State),
 			RecentActive: p.RecentActive, Paused: p.IsPaused(), Inflight: p.Inflights.Count(),
 			Learner: p.IsLearner, PendingSnapshot: p.PendingSnapshot,
+			NeedsState: err == nil && p.Match+1 < first,
 		}
 	}
 	return s

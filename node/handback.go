@@ -72,7 +72,7 @@ func (w *worker) bestWithState(r *replica) (best raftyard.ReplicaID) {
 	}
 	for _, m := range voters {
 		p := st.Progress[m.ID]
-		if !p.RecentActive || p.Match+maxTransferLag < st.Last ||
+		if !p.RecentActive || p.NeedsState || p.Match+maxTransferLag < st.Last ||
 			!n.kinds.has(m.Node, live[m.Node], d.Kind) {
 			continue
 		}
