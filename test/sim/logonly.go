@@ -39,10 +39,10 @@ func (w *World) untidy() (what string) {
 		of := holders[r.Group]
 		switch {
 		case !r.LogOnly || what != "":
-		case r.Role == group.Leader && of.voter != "":
+		case r.Role == group.Leader && of.voter != "" && of.last+1 >= firstOf(r):
 			what = fmt.Sprintf("group %d is led from node %d without a state machine, %s has one",
 				r.Group, h.id, of.voter)
-		case logLength(r) > w.mostEntries(h, r) && of.any != "":
+		case logLength(r) > w.mostEntries(h, r) && of.any != "" && of.applied+1 >= firstOf(r):
 			what = fmt.Sprintf("group %d has a log of %d entries on node %d, and the state for "+
 				"cutting it is with %s", r.Group, logLength(r), h.id, of.any)
 		}
@@ -50,10 +50,13 @@ func (w *World) untidy() (what string) {
 	return what
 }
 
-// holder names replicas of a group that have its state.
+// holder names replicas of a group that have its state, and tells how far they are. Behind
+// the beginning of a log they are of no use to it, and cannot follow it.
 type holder struct {
-	any   string
-	voter string // one that may lead
+	any     string
+	applied uint64
+	voter   string // one that may lead
+	last    uint64
 }
 
 // holders returns those of every group.
@@ -65,9 +68,12 @@ func (w *World) holders() map[raftyard.GroupID]holder {
 			return
 		}
 		of := holders[r.Group]
-		of.any = fmt.Sprintf("replica %d on node %d", r.ID, h.id)
-		if m.Role == group.Voter && !h.drained {
-			of.voter = of.any
+		name := fmt.Sprintf("replica %d on node %d", r.ID, h.id)
+		if of.any == "" || r.Applied > of.applied {
+			of.any, of.applied = name, r.Applied
+		}
+		if m.Role == group.Voter && !h.drained && (of.voter == "" || r.Last > of.last) {
+			of.voter, of.last = name, r.Last
 		}
 		holders[r.Group] = of
 	})

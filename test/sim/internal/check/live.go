@@ -157,16 +157,24 @@ func (g *groupState) leader() *replicaState {
 }
 
 // starves reports whether a replica needs a state that nobody has who is awake: the state
-// machines that have it are those of other starts.
+// machines that have it are those of other starts. Who is awake and lacks it is no help.
 func (g *groupState) starves(s, leader *replicaState) bool {
-	return s != nil && s.shown && s.seen.last+1 < leader.seen.durableFirst && g.sleeps()
+	first := leader.seen.durableFirst
+	return s != nil && s.shown && s.seen.last+1 < first &&
+		g.asleep(func(o *replicaState) bool { return o.seen.applied+1 >= first })
 }
 
 // sleeps reports whether every replica that has taken part in the group sleeps.
 func (g *groupState) sleeps() bool {
+	return g.asleep(func(*replicaState) bool { return true })
+}
+
+// asleep reports whether there are such replicas among those that have taken part in the
+// group, and all of them sleep.
+func (g *groupState) asleep(such func(*replicaState) bool) bool {
 	asleep := false
 	for _, s := range g.order {
-		if s.shown && s.seen.serving && s.seen.members > 0 {
+		if s.shown && s.seen.serving && s.seen.members > 0 && such(s) {
 			if !s.seen.asleep {
 				return false
 			}

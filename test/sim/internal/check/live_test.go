@@ -88,6 +88,13 @@ func TestUnsettled(t *testing.T) {
 		{"a member that needs a state, which one has who is awake", CaughtUp, func(b *bench) {
 			b.starve(1)
 		}},
+		{
+			"a member that needs a state, which one has who is awake and far enough", CaughtUp,
+			func(b *bench) {
+				b.starve(1)
+				b.c.group(groupKey{benchGroup, incarnation()}).replica(2).seen.applied = 2
+			},
+		},
 		{"a joint group whose members sleep", Tidy, func(b *bench) {
 			b.members(group.Voter, group.Voter, group.Demoting)
 			b.starve(1, 2)
@@ -100,11 +107,13 @@ func TestUnsettled(t *testing.T) {
 			b.members(group.Voter, group.Voter, group.Learner)
 			b.wish(2, 3)
 		}},
-		{"a voter that is not wanted and waits for nobody, while others sleep", Tidy,
+		{
+			"a voter that is not wanted and waits for nobody, while others sleep", Tidy,
 			func(b *bench) {
 				b.starve(1, 2)
 				b.wish(1, 2)
-			}},
+			},
+		},
 		{"a learner that is not wanted, while others sleep", Tidy, func(b *bench) {
 			b.members(group.Voter, group.Voter, group.Learner)
 			b.starve(1, 2)
@@ -219,6 +228,11 @@ func TestUnsettledSpares(t *testing.T) {
 		"a member that needs a state which all who have it sleep with": func(b *bench) {
 			b.members(group.Voter, group.Voter, group.Learner)
 			b.starve(1, 2)
+		},
+		"a member that needs a state, while who is awake is behind it, too": func(b *bench) {
+			b.starve(1)
+			behind := &b.c.group(groupKey{benchGroup, incarnation()}).replica(2).seen
+			behind.applied, behind.last = 1, 1
 		},
 		"the wish for a node that is down": func(b *bench) {
 			b.wish(1, 2, 3, 4)
