@@ -81,13 +81,13 @@ func (s *slowness) end(k syncKind, now time.Time) {
 	s.worst = max(s.worst, took)
 }
 
-// wait hears that a sync of one kind, if it is under way, waits for something else than the
-// disk. Those of other kinds do not.
-func (s *slowness) wait(k syncKind, now time.Time) {
+// waitLog hears that the sync of the log, if it is under way, waits for something else than
+// the disk. Those of other kinds do not.
+func (s *slowness) waitLog(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.began[k]; ok {
-		s.began[k] = now
+	if _, ok := s.began[syncLog]; ok {
+		s.began[syncLog] = now
 	}
 }
 

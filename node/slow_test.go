@@ -90,7 +90,7 @@ func TestHeldCommitIsNotStuck(t *testing.T) {
 	s.begin(syncLog, now)
 	for range 1000 {
 		now = now.Add(100 * time.Millisecond)
-		s.wait(syncLog, now)
+		s.waitLog(now)
 		if v := s.judge(now, nil, true); v.slow || v.stuck || v.failed != nil {
 			t.Fatalf("held: %+v", v)
 		}
@@ -195,7 +195,7 @@ func TestWaitForSpaceIsThatOfTheLog(t *testing.T) {
 	now := start
 	for now.Before(start.Add(testSyncLimits.stuck)) {
 		now = now.Add(slowEvery)
-		s.wait(syncLog, now)
+		s.waitLog(now)
 		if v := s.judge(now, nil, true); v.stuck != (now.Sub(start) >= testSyncLimits.stuck) {
 			t.Fatalf("after %v: %+v", now.Sub(start), v)
 		}
@@ -205,7 +205,7 @@ func TestWaitForSpaceIsThatOfTheLog(t *testing.T) {
 		t.Errorf("only the log is under way, which waits for space: %+v", v)
 	}
 	s.end(syncLog, now)
-	s.wait(syncLog, now) // nothing is under way
+	s.waitLog(now) // nothing is under way
 	if v := s.judge(now.Add(time.Hour), nil, true); v.stuck {
 		t.Errorf("nothing is under way: %+v", v)
 	}

@@ -43,7 +43,7 @@ func (n *Node) lookAtSyncs() {
 	}
 	now := n.world.now()
 	if n.store.Held() {
-		n.slow.wait(syncLog, now) // for space, not for the disk
+		n.slow.waitLog(now) // for space, not for the disk
 	}
 	others, first := n.otherSyncs(now)
 	v := n.slow.judge(now, others, first)

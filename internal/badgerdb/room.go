@@ -40,7 +40,7 @@ type room struct {
 	wal     int64 // bytes of blocks of a write-ahead log
 	table   int64 // more than a memtable becomes as a table
 	reserve reserve
-	failed  time.Time                          // when the next log did not get its blocks; who looks has it
+	failed  time.Time                          // when the next log got no blocks; who looks has it
 	after   func(now time.Time, flushing bool) // called after each look of the goroutine
 
 	held     atomic.Bool
