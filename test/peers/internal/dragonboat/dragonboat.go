@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/lni/dragonboat/v3"
@@ -127,26 +128,50 @@ func (c *cluster) startGroups(
 // is waited for, and again after a while.
 func (c *cluster) moveHome(ctx context.Context) error {
 	const again = 200 // polls
-	polls := 0
-	return system.Until(ctx, "all groups are at home", func() bool {
-		away := 0
-		for g := range c.cfg.Groups {
-			home := c.hosts[c.cfg.Home(g)]
-			want := hostID(c.cfg.Home(g))
-			leader, ok, err := home.GetLeaderID(id(g))
-			if err == nil && ok && leader == want {
-				continue
+	away := c.allAway()
+	for polls := 0; len(away) > 0; away = c.allAway() { // some may have moved meanwhile
+		err := system.Until(ctx, "all groups are at home", func() bool {
+			away = slices.DeleteFunc(away, func(g int) bool { return c.atHome(g) })
+			if polls%again == 0 {
+				for _, g := range away {
+					c.callHome(g)
+				}
 			}
-			away++
-			if polls%again != 0 || err != nil || !ok {
-				continue
-			}
-			// What it refuses is tried again.
-			_ = c.hosts[leader-1].RequestLeaderTransfer(id(g), want)
+			polls++
+			return len(away) == 0
+		})
+		if err != nil {
+			return fmt.Errorf("%d are not: %w", len(away), err)
 		}
-		polls++
-		return away == 0
-	})
+	}
+	return nil
+}
+
+// allAway returns the groups that are not led by their home host.
+func (c *cluster) allAway() []int {
+	var away []int
+	for g := range c.cfg.Groups {
+		if !c.atHome(g) {
+			away = append(away, g)
+		}
+	}
+	return away
+}
+
+func (c *cluster) atHome(g int) bool {
+	h := c.cfg.Home(g)
+	leader, ok, err := c.hosts[h].GetLeaderID(id(g))
+	return err == nil && ok && leader == hostID(h)
+}
+
+// callHome asks the leader of a group, if there is one, to hand over to the home host.
+func (c *cluster) callHome(g int) {
+	h := c.cfg.Home(g)
+	leader, ok, err := c.hosts[h].GetLeaderID(id(g))
+	if err == nil && ok {
+		// What it refuses is asked again.
+		_ = c.hosts[leader-1].RequestLeaderTransfer(id(g), hostID(h))
+	}
 }
 
 func id(g int) uint64     { return uint64(g + 1) }
