@@ -89,7 +89,7 @@ func (r *Report) overview() table {
 		title: "raftyard beside the best peer of each cell",
 		header: []string{
 			"load", "raftyard /s", "p50 / p99 ms", "best peer", "its /s", "p50 / p99 ms",
-			"throughput", "p50", "p99", "sync p50 ms",
+			"throughput", "p50", "p99", "sync p50 ms", "others CPU %",
 		},
 	}
 	for i := range r.Cells {
@@ -102,6 +102,7 @@ func (r *Report) overview() table {
 			s.Cell.String(), number(ours.PerSecond), latencyPair(ours),
 			s.Best, number(best.PerSecond), latencyPair(best),
 			s.Throughput.String(), s.P50.String(), s.P99.String(), millis(ours.SyncP50),
+			number(ours.OthersPercent) + " / " + number(best.OthersPercent),
 		})
 	}
 	return t

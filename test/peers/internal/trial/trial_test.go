@@ -44,10 +44,14 @@ func (f *fake) Propose(ctx context.Context, _, group int, _ []byte) (uint64, err
 }
 
 func (f *fake) Read(_ context.Context, _, group int) (uint64, error) {
-	if f.calls.Add(1)%2 == 0 {
+	switch f.calls.Add(1) % 4 {
+	case 0:
 		return 0, system.Refused(errors.New("busy"))
+	case 1:
+		return 0, errors.New("timed out")
+	default:
+		return f.count[group].Load(), nil
 	}
-	return f.count[group].Load(), nil
 }
 
 func (f *fake) Close() error {
