@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/raftyard/raftyard/client"
 )
 
@@ -14,8 +16,10 @@ import (
 func BenchmarkKV(b *testing.B) {
 	const (
 		groups  = 4
-		keys    = 64
 		clients = 16
+		// What is written again and again is bounded by both, in each group.
+		maxKeys  = 64
+		maxBytes = 8 << 20
 	)
 	c := newCluster(b, kindKV, groups)
 	var clientsOf []*client.Client
@@ -30,11 +34,12 @@ func BenchmarkKV(b *testing.B) {
 		b.Cleanup(cl.Close)
 		clientsOf = append(clientsOf, cl)
 	}
-	key := func(n uint64) []byte { return fmt.Appendf(nil, "key%02d", n/groups%keys) }
 	for _, size := range []int{100, 1_000, 10_000, 100_000, 1_000_000} {
 		if size > 10_000 && testing.Short() {
 			continue
 		}
+		keys := uint64(min(maxKeys, max(1, maxBytes/size)))
+		key := func(n uint64) []byte { return fmt.Appendf(nil, "key%02d", n/groups%keys) }
 		value := bytes.Repeat([]byte{1}, size)
 		put := func(_ int, n uint64) error {
 			g := int(n % groups)
@@ -45,12 +50,15 @@ func BenchmarkKV(b *testing.B) {
 			b.SetBytes(int64(size))
 			parallel(b, clients, put)
 		})
+		var fill errgroup.Group
+		fill.SetLimit(clients)
+		for n := range groups * keys {
+			fill.Go(func() error { return put(0, n) })
+		}
+		if err := fill.Wait(); err != nil {
+			b.Fatal(err)
+		}
 		b.Run(fmt.Sprintf("op=get/size=%d", size), func(b *testing.B) {
-			for n := range uint64(groups * keys) {
-				if err := put(0, n); err != nil {
-					b.Fatal(err)
-				}
-			}
 			b.SetBytes(int64(size))
 			parallel(b, clients, func(_ int, n uint64) error {
 				g := int(n % groups)
