@@ -128,6 +128,7 @@ func (w *worker) leaderChanged(r *replica, lc group.LeaderChange) {
 	}
 	r.publish()
 	w.node.noteLeader(r)
+	r.endTransfer(lc.Leader, lc.Role) // who waits for it asks the new leader next
 	w.steer(r)
 }
 

@@ -178,27 +178,44 @@ func (w *worker) tickTransfer(r *replica) {
 	}
 	t.ticks++
 	st := r.raft.Status()
-	var err error
+	if r.endTransfer(st.Leader, st.Role) {
+		return
+	}
 	switch {
-	case st.Leader == t.to:
 	case t.ticks > (maxTransferTries+1)*w.node.cfg.ElectionTicks:
-		err = fmt.Errorf("%w: replica %d has not taken over in time", ErrTransfer, t.to)
+		t.end(r, fmt.Errorf("%w: replica %d has not taken over in time", ErrTransfer, t.to))
 	case st.Role == group.Leader && st.Transferee == 0:
 		// Raft gave up, as it does after an election timeout. At the same moment it forgets
 		// who was active, and may refuse to begin again for a few ticks.
-		if t.tries < maxTransferTries {
-			if r.raft.TransferLeader(t.to) == nil {
-				t.tries++
-			}
-			return
+		if t.tries >= maxTransferTries {
+			t.end(r, fmt.Errorf(
+				"%w: replica %d did not take over: it did not win an election in time",
+				ErrTransfer, t.to))
+		} else if r.raft.TransferLeader(t.to) == nil {
+			t.tries++
 		}
-		err = fmt.Errorf("%w: replica %d did not take over: it did not win an election in time",
-			ErrTransfer, t.to)
-	case st.Role != group.Leader && st.Leader != 0:
-		err = fmt.Errorf("%w: replica %d leads now", ErrTransfer, st.Leader)
-	default:
-		return
 	}
+}
+
+// endTransfer ends a transfer if another replica leads now, as soon as that is known, and
+// reports whether it does.
+func (r *replica) endTransfer(leader raftyard.ReplicaID, role group.RaftRole) bool {
+	t := r.steering.transfer
+	switch {
+	case t == nil || leader == 0:
+		return false
+	case leader == t.to:
+		t.end(r, nil)
+	case role != group.Leader:
+		t.end(r, fmt.Errorf("%w: replica %d leads now", ErrTransfer, leader))
+	default:
+		return false
+	}
+	return true
+}
+
+// end tells who waits for the transfer what has become of it.
+func (t *transfer) end(r *replica, err error) {
 	r.steering.transfer = nil
 	t.done <- err
 }
