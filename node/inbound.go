@@ -39,7 +39,6 @@ func (h *handler) HandleEnvelopes(from transport.Identity, batch []transport.Env
 }
 
 func (n *Node) message(from *transport.Identity, env *transport.Envelope) {
-	ownEntries(env.Message)
 	r := n.replica(env.Group)
 	switch {
 	case r == nil || !n.addressed(r, env):
@@ -131,23 +130,6 @@ var errStarting = fmt.Errorf("%w: it is starting", ErrClosed)
 func emptySnapshot(m *raftpb.Message) bool {
 	manifest, err := group.DecodeManifest(m.GetSnapshot().GetData())
 	return err == nil && manifest.Empty
-}
-
-// ownEntries copies the payloads of a message's entries out of the frame in which
-// they came. A log keeps entries for long, and a frame holds those of many groups.
-func ownEntries(m *raftpb.Message) {
-	size := 0
-	for _, e := range m.GetEntries() {
-		size += len(e.GetData())
-	}
-	slab := make([]byte, 0, size)
-	for _, e := range m.GetEntries() {
-		if len(e.GetData()) > 0 {
-			start := len(slab)
-			slab = append(slab, e.GetData()...)
-			e.Data = slab[start:len(slab):len(slab)]
-		}
-	}
 }
 
 // messageSize is what a message counts in a mailbox.

@@ -302,7 +302,7 @@ func (w *worker) offerOwn(r *replica, j *sendJob) bool {
 		Term:     env.Message.Term,
 		Snapshot: group.NewSnapshot(fl.Index, fl.Term, manifest),
 	}
-	w.outgoing = append(w.outgoing, env)
+	w.outgoing.add(env)
 	r.raft.ReportSnapshot(to, true)
 	return false
 }

@@ -82,7 +82,7 @@ func (w *worker) sendSnapshot(r *replica, env transport.Envelope) {
 		r.raft.ReportSnapshot(to, false)
 		w.node.logger.Error("own snapshot manifest", groupAttr(r.group), errAttr(err))
 	case manifest.Empty:
-		w.outgoing = append(w.outgoing, env)
+		w.outgoing.add(env)
 		// Raft must not wait for word of a message that may be lost: from here
 		// it probes, and sends the snapshot again if that shows it is needed.
 		r.raft.ReportSnapshot(to, true)

@@ -332,7 +332,7 @@ func (w *worker) say(r *replica, to raftyard.ReplicaID, what transport.Notice) {
 	if id == 0 || r.isLost(to) {
 		return
 	}
-	w.outgoing = append(w.outgoing, transport.Envelope{
+	w.outgoing.add(transport.Envelope{
 		Group: r.group, Incarnation: r.incarnation, Epoch: r.meta.State.Descriptor.Epoch,
 		From: r.endpoint(), To: transport.Endpoint{Node: id, Replica: to}, Notice: &what,
 	})

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -33,7 +32,7 @@ type worker struct {
 	drowsy   bool         // one of those has fallen asleep meanwhile
 	ticked   atomic.Int64 // after how long a time it has ticked last, in ns
 	dirty    []*replica   // to be looked at in this round
-	outgoing []transport.Envelope
+	outgoing outgoing
 	writes   []write
 }
 
@@ -99,14 +98,7 @@ func (w *worker) collect() {
 	}
 	clear(w.dirty)
 	w.dirty = w.dirty[:0]
-	if len(w.outgoing) > 0 {
-		// One push for each peer; the order within a peer stays.
-		slices.SortStableFunc(w.outgoing, func(a, b transport.Envelope) int {
-			return cmp.Compare(a.To.Node, b.To.Node)
-		})
-		w.node.transport.Send(w.outgoing)
-		w.outgoing = nil // the transport keeps it
-	}
+	w.outgoing.flush(w.node.transport.Send)
 	if len(w.writes) > 0 {
 		w.node.committer.submit(w.writes...)
 		clear(w.writes)
@@ -417,7 +409,7 @@ func (w *worker) send(r *replica, ms []*raftpb.Message) {
 			w.sendSnapshot(r, env)
 			continue
 		}
-		w.outgoing = append(w.outgoing, env)
+		w.outgoing.add(env)
 	}
 }
 

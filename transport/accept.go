@@ -111,33 +111,43 @@ func (t *Transport) serveRaft(c *frameConn, from Identity) error {
 		return errOutdated
 	}
 	var buf, out []byte
+	var batch []Envelope
 	for {
 		typ, body, err := c.readFrame(buf)
 		if err != nil {
 			return err
 		}
-		buf = nil
+		buf = trim(body)
 		switch typ {
 		case framePing:
 			if out, err = t.answerPing(c, from, out, body); err != nil {
 				return err
 			}
-			buf = body
 		case frameEnvelopes:
-			batch, aliases, err := decodeBatch(body)
-			if err != nil {
+			if batch, err = decodeBatch(batch, body); err != nil {
 				return fmt.Errorf("%w: %w", errProtocol, err)
-			}
-			if !aliases {
-				buf = trim(body)
 			}
 			if err = ts.deliver(turn, func() { t.deliver(from, batch) }); err != nil {
 				return err
 			}
+			batch = trimBatch(batch)
 		default:
 			return unexpected(typ, ClassRaft)
 		}
 	}
+}
+
+// keepBatch is how many envelopes' memory a connection keeps.
+const keepBatch = 1024
+
+// trimBatch returns the memory of batch to be used again, unless it is large, and lets go
+// of what it holds.
+func trimBatch(batch []Envelope) []Envelope {
+	if cap(batch) > keepBatch {
+		return nil
+	}
+	clear(batch)
+	return batch[:0]
 }
 
 // readmit asks, with every ping, whether a peer is wanted still: the program may have

@@ -24,7 +24,7 @@ func Carry(
 	if len(sent) == 0 {
 		return nil, len(batch), nil
 	}
-	got, _, err := decodeBatch(appendBatch(nil, from, to, sent))
+	got, err := decodeBatch(nil, appendBatch(nil, from, to, sent))
 	if err != nil {
 		return nil, len(batch), err
 	}

@@ -84,10 +84,9 @@ func appendEnvelope(b []byte, env *Envelope) []byte {
 	return appendMessage(b, env.Message)
 }
 
-// decodeBatch reads the body of a frame of envelopes. Payloads in the result
-// are parts of body; it reports whether there are any. If not, body may be used
-// again.
-func decodeBatch(body []byte) (batch []Envelope, aliases bool, err error) {
+// decodeBatch reads the body of a frame of envelopes into batch, whose memory it uses if
+// that is enough. Nothing in the result is a part of body.
+func decodeBatch(batch []Envelope, body []byte) ([]Envelope, error) {
 	r := wire.NewReader(body)
 	from := raftyard.NodeID(r.Uvarint())
 	to := raftyard.NodeID(r.Uvarint())
@@ -96,13 +95,16 @@ func decodeBatch(body []byte) (batch []Envelope, aliases bool, err error) {
 		r.Fail("%d envelopes, at most %d are allowed", n, maxEnvelopes)
 		n = 0
 	}
-	batch = make([]Envelope, n)
+	if n > cap(batch) {
+		batch = make([]Envelope, n)
+	}
+	batch = batch[:n]
 	slab := make([]messageSlab, n)
 	entries, ids := 0, 0
 	for i := range batch {
 		env := &batch[i]
-		env.From.Node, env.To.Node = from, to
-		aliases = decodeEnvelope(r, env, &slab[i]) || aliases
+		*env = Envelope{From: Endpoint{Node: from}, To: Endpoint{Node: to}}
+		decodeEnvelope(r, env, &slab[i])
 		if entries += len(env.Message.GetEntries()); entries > maxEntries {
 			r.Fail("more than %d entries", maxEntries)
 		}
@@ -114,9 +116,9 @@ func decodeBatch(body []byte) (batch []Envelope, aliases bool, err error) {
 		}
 	}
 	if err := r.Close(); err != nil {
-		return nil, false, fmt.Errorf("batch of envelopes: %w", err)
+		return nil, fmt.Errorf("batch of envelopes: %w", err)
 	}
-	return batch, aliases, nil
+	return batch, nil
 }
 
 // confIDs returns the lists of ids in the conf state of a message.
@@ -135,7 +137,7 @@ func sumIDs(m *raftpb.Message) int {
 	return n
 }
 
-func decodeEnvelope(r *wire.Reader, env *Envelope, slab *messageSlab) (aliases bool) {
+func decodeEnvelope(r *wire.Reader, env *Envelope, slab *messageSlab) {
 	kind := r.Byte()
 	env.Group = raftyard.GroupID(r.Uvarint())
 	env.Incarnation = r.ID()
@@ -145,13 +147,12 @@ func decodeEnvelope(r *wire.Reader, env *Envelope, slab *messageSlab) (aliases b
 	switch kind {
 	case bodyMessage:
 		env.Message = &slab.message
-		return decodeMessage(r, slab, uint64(env.From.Replica), uint64(env.To.Replica))
+		decodeMessage(r, slab, uint64(env.From.Replica), uint64(env.To.Replica))
 	case bodyNotice:
 		env.Notice = decodeNotice(r)
 	default:
 		r.Fail("envelope kind %d", kind)
 	}
-	return false
 }
 
 func decodeNotice(r *wire.Reader) *Notice {

@@ -30,9 +30,14 @@ type snapshotSlab struct {
 	autoLeave   bool
 }
 
-// decodeMessage reads one message into s. Payloads of entries and snapshots are
-// parts of r's input; it reports whether there are any.
-func decodeMessage(r *wire.Reader, s *messageSlab, from, to uint64) (aliases bool) {
+// entriesSlab is what a message with one entry needs for it, which most have.
+type entriesSlab struct {
+	slab [1]entrySlab
+	list [1]*raftpb.Entry
+}
+
+// decodeMessage reads one message into s. Nothing in it is a part of r's input.
+func decodeMessage(r *wire.Reader, s *messageSlab, from, to uint64) {
 	m := &s.message
 	s.typ = raftpb.MessageType(r.Byte())
 	m.Type = &s.typ
@@ -42,7 +47,7 @@ func decodeMessage(r *wire.Reader, s *messageSlab, from, to uint64) (aliases boo
 	flags := r.Uvarint()
 	if flags&^messageBits != 0 || flags&(hasReject|rejectTrue) == rejectTrue {
 		r.Fail("message flags %#x", flags)
-		return false
+		return
 	}
 	next := 2
 	optional := func(bit uint64) *uint64 {
@@ -68,26 +73,25 @@ func decodeMessage(r *wire.Reader, s *messageSlab, from, to uint64) (aliases boo
 		m.Context = copyBytes(r.Bytes())
 	}
 	if flags&hasSnapshot != 0 {
-		m.Snapshot, aliases = decodeSnapshot(r)
+		m.Snapshot = decodeSnapshot(r)
 	}
 	if flags&hasEntries != 0 {
-		aliases = decodeEntries(r, m) || aliases
+		decodeEntries(r, m)
 	}
-	return aliases
 }
 
 // copyBytes copies b; an empty b becomes an empty slice, not nil.
 func copyBytes(b []byte) []byte { return append(make([]byte, 0, len(b)), b...) }
 
-func decodeEntries(r *wire.Reader, m *raftpb.Message) (aliases bool) {
+func decodeEntries(r *wire.Reader, m *raftpb.Message) {
 	n := r.Count(1)
 	if n == 0 || n > maxEntries {
 		r.Fail("%d entries, want 1 to %d", n, maxEntries)
-		return false
+		return
 	}
-	slab := make([]entrySlab, n)
-	m.Entries = make([]*raftpb.Entry, n)
+	slab := makeEntries(m, n)
 	term, index := m.GetLogTerm(), m.GetIndex()
+	size := 0
 	for i := range slab {
 		s := &slab[i]
 		head := r.Byte()
@@ -100,15 +104,40 @@ func decodeEntries(r *wire.Reader, m *raftpb.Message) (aliases bool) {
 		decodeTermIndex(r, head, s, term, index)
 		if head&entryHasData != 0 {
 			s.entry.Data = r.Bytes()
-			aliases = aliases || len(s.entry.Data) > 0
+			size += len(s.entry.Data)
 		}
 		if r.Err() != nil {
-			return false
+			return
 		}
 		term, index = s.term, s.index
 		m.Entries[i] = &s.entry
 	}
-	return aliases
+	ownPayloads(slab, size)
+}
+
+// makeEntries gives a message room for n entries.
+func makeEntries(m *raftpb.Message, n int) []entrySlab {
+	if n == 1 {
+		one := new(entriesSlab)
+		m.Entries = one.list[:]
+		return one.slab[:]
+	}
+	m.Entries = make([]*raftpb.Entry, n)
+	return make([]entrySlab, n)
+}
+
+// ownPayloads copies the payloads of a message out of the frame in which they came. A log
+// keeps entries for long, and a frame holds those of many groups; and so the memory of the
+// frame can be used again.
+func ownPayloads(slab []entrySlab, size int) {
+	data := make([]byte, 0, size)
+	for i := range slab {
+		if e := &slab[i].entry; e.Data != nil {
+			start := len(data)
+			data = append(data, e.Data...)
+			e.Data = data[start:len(data):len(data)]
+		}
+	}
 }
 
 // decodeTermIndex sets term and index of an entry. term and index are those of
@@ -134,16 +163,15 @@ func decodeTermIndex(r *wire.Reader, head byte, s *entrySlab, term, index uint64
 	}
 }
 
-func decodeSnapshot(r *wire.Reader) (snap *raftpb.Snapshot, aliases bool) {
+func decodeSnapshot(r *wire.Reader) *raftpb.Snapshot {
 	flags := r.Byte()
 	if !validSnapshotFlags(flags) {
 		r.Fail("snapshot flags %#x", flags)
-		return nil, false
+		return nil
 	}
 	s := new(snapshotSlab)
 	if flags&snapHasData != 0 {
-		s.snapshot.Data = r.Bytes()
-		aliases = len(s.snapshot.Data) > 0
+		s.snapshot.Data = copyBytes(r.Bytes())
 	}
 	if flags&snapHasMetadata != 0 {
 		s.snapshot.Metadata = &s.metadata
@@ -165,7 +193,7 @@ func decodeSnapshot(r *wire.Reader) (snap *raftpb.Snapshot, aliases bool) {
 		s.autoLeave = flags&snapAutoLeave != 0
 		s.conf.AutoLeave = &s.autoLeave
 	}
-	return &s.snapshot, aliases
+	return &s.snapshot
 }
 
 // validSnapshotFlags reports whether no part is there without the part that it

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"bytes"
 	"fmt"
 	"runtime"
 	"slices"
@@ -165,7 +164,7 @@ func TestBatchRoundTrip(t *testing.T) {
 		if len(body) > size {
 			t.Fatalf("%d bytes, more than the bound of %d", len(body), size)
 		}
-		got, _, err := decodeBatch(body)
+		got, err := decodeBatch(nil, body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,35 +178,44 @@ func TestBatchRoundTrip(t *testing.T) {
 		}
 		// Every message says itself whether payloads point into the frame.
 		for cut := range min(len(body), 100) {
-			if _, _, err := decodeBatch(body[:cut]); err == nil {
+			if _, err := decodeBatch(nil, body[:cut]); err == nil {
 				t.Fatalf("the first %d of %d bytes are accepted", cut, len(body))
 			}
 		}
 	})
 }
 
-func TestDecodedPayloadsAreInTheFrame(t *testing.T) {
-	app := appendEnvelopeOf(t, raftpb.MsgApp)
-	body := appendBatch(nil, 1, 2, []Envelope{app})
-	batch, aliases, err := decodeBatch(body)
-	if err != nil || !aliases {
-		t.Fatalf("decodeBatch = aliases %t, %v, want true, nil", aliases, err)
+// TestFramesAndBatchesAreUsedAgain: nothing that was decoded is a part of the frame, and
+// nothing is left in a batch that is used for another frame.
+func TestFramesAndBatchesAreUsedAgain(t *testing.T) {
+	var batch []Envelope
+	for _, typ := range append(slices.Clone(sentTypes), sentTypes...) {
+		sent := appendEnvelopeOf(t, typ)
+		body := appendBatch(nil, 1, 2, []Envelope{sent, sent})
+		got, err := decodeBatch(batch, body)
+		if err != nil {
+			t.Fatalf("%s: %v", typ, err)
+		}
+		for i := range body {
+			body[i] = '#'
+		}
+		for i := range got {
+			if d := diffEnvelopes(&got[i], &sent); d != "" {
+				t.Errorf("%s: the frame is used again, and %s", typ, d)
+			}
+		}
+		if batch != nil && &got[0] != &batch[:1][0] {
+			t.Errorf("%s: the memory of the batch is not used again", typ)
+		}
+		batch = got[:0]
 	}
-	for i := range body {
-		body[i] = '#'
+	notice := Envelope{
+		Group: 1, From: Endpoint{1, 1}, To: Endpoint{2, 2},
+		Notice: &Notice{Kind: NoticeRemoved, Epoch: 9, NextReplica: 4},
 	}
-	if got := batch[0].Message.GetEntries()[0].GetData(); !bytes.Equal(got, []byte("####")) {
-		t.Errorf("payload = %q, want a part of the frame", got)
-	}
-	beat := appendEnvelopeOf(t, raftpb.MsgHeartbeat)
-	body = appendBatch(nil, 1, 2, []Envelope{beat})
-	batch, aliases, err = decodeBatch(body)
-	if err != nil || aliases {
-		t.Fatalf("decodeBatch = aliases %t, %v, want false, nil", aliases, err)
-	}
-	clear(body)
-	if d := diffEnvelopes(&batch[0], &beat); d != "" {
-		t.Errorf("the frame is used again, and %s", d)
+	got, err := decodeBatch(batch, appendBatch(nil, 1, 2, []Envelope{notice}))
+	if err != nil || got[0].Message != nil {
+		t.Errorf("a notice has the message %v of the batch before, %v", got[0].Message, err)
 	}
 }
 
@@ -272,7 +280,7 @@ func TestDecoderBoundsWhatItAllocates(t *testing.T) {
 		snap.Message.Snapshot.Metadata.ConfState.LearnersNext = make([]uint64, ids)
 		return appendBatch(nil, 1, 2, slices.Repeat([]Envelope{snap}, envelopes))
 	}
-	if _, _, err := decodeBatch(snaps(maxIDs/maxConfIDs-1, maxConfIDs)); err != nil {
+	if _, err := decodeBatch(nil, snaps(maxIDs/maxConfIDs-1, maxConfIDs)); err != nil {
 		t.Errorf("as many ids as are allowed: %v", err)
 	}
 	for name, body := range map[string][]byte{
@@ -285,7 +293,7 @@ func TestDecoderBoundsWhatItAllocates(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, _, err := decodeBatch(body); err == nil {
+		if _, err := decodeBatch(nil, body); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		runtime.ReadMemStats(&after)
@@ -304,7 +312,7 @@ func FuzzBatch(f *testing.F) {
 		Notice: &Notice{Kind: NoticeRemoved, Epoch: 9, NextReplica: 4},
 	}}))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		batch, _, err := decodeBatch(body)
+		batch, err := decodeBatch(nil, body)
 		if err != nil || len(batch) == 0 {
 			return
 		}
@@ -315,7 +323,7 @@ func FuzzBatch(f *testing.F) {
 			}
 		}
 		again := appendBatch(nil, batch[0].From.Node, batch[0].To.Node, batch)
-		second, _, err := decodeBatch(again)
+		second, err := decodeBatch(nil, again)
 		if err != nil {
 			t.Fatalf("what was decoded and encoded again is refused: %v", err)
 		}
@@ -378,7 +386,7 @@ func BenchmarkDecode(b *testing.B) {
 		b.Run(fmt.Sprintf("entries=%d/codec=own", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, _, err := decodeBatch(body); err != nil {
+				if _, err := decodeBatch(nil, body); err != nil {
 					b.Fatal(err)
 				}
 			}

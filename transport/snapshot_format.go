@@ -20,7 +20,7 @@ const minChunkFrame = 8
 // decodeSnapshotHead reads the frame that begins a snapshot: a batch of the one
 // envelope with the MsgSnap.
 func decodeSnapshotHead(body []byte, from Identity, to raftyard.NodeID) (Envelope, Reason, error) {
-	batch, _, err := decodeBatch(body)
+	batch, err := decodeBatch(nil, body)
 	if err != nil {
 		return Envelope{}, dropNothing, err
 	}

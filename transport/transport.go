@@ -134,7 +134,8 @@ func (t *Transport) Disconnect(node raftyard.NodeID) {
 
 // Send queues envelopes for the nodes in their To. It never blocks. An envelope
 // that no peer would accept, or that its queue has no room for, is dropped and
-// counted; the handler is told of the latter.
+// counted; the handler is told of the latter. The slice is the caller's again when Send
+// returns.
 func (t *Transport) Send(batch []Envelope) {
 	for len(batch) > 0 {
 		n := 1

@@ -51,10 +51,9 @@ type Endpoint struct {
 //
 // An envelope given to Send belongs to the transport from then on, with all that
 // it points to: neither the caller nor anybody else may change it, though others
-// may go on reading it. An envelope given to a [Handler] belongs to the handler.
-// The payloads of a received message (Entry.Data and Snapshot.Data) are parts of
-// the frame that they arrived in; whoever keeps one keeps the frame, which is
-// about 64 KiB, or a single larger message. Contexts are copies.
+// may go on reading it. An envelope given to a [Handler] belongs to the handler. The
+// payloads of the entries of a received message are one piece of memory, which is of that
+// message alone.
 type Envelope struct {
 	Group       raftyard.GroupID
 	Incarnation raftyard.Incarnation
@@ -183,7 +182,8 @@ type Dropped struct {
 // exist, and whether an index makes sense for the log, is for the handler to check.
 type Handler interface {
 	// HandleEnvelopes takes envelopes in the order in which the peer sent them.
-	// It must not block: until it returns, nothing else is read from the peer.
+	// It must not block: until it returns, nothing else is read from the peer. The
+	// slice is the transport's again then; what the envelopes point to is not.
 	HandleEnvelopes(from Identity, batch []Envelope)
 
 	// HandleRequest answers a request. ctx ends with the caller's deadline, when
