@@ -224,7 +224,7 @@ func (e *env) apply(m *member, a *Apply) {
 	for i, c := range a.Commands {
 		m.list.items = append(m.list.items, string(c.Data))
 		if e.answered != nil {
-			e.answered(m, a.Tokens[i], c.Index, nil)
+			e.answered(m, tokensOf(e.t, a)[i], c.Index, nil)
 		}
 	}
 	m.list.applied = a.Last
@@ -345,7 +345,7 @@ func (e *env) describe(m *member, out Output) {
 		line("then send %s", describeMessage(msg))
 	}
 	if a := out.Apply; a != nil {
-		line("apply %d..%d%s", a.First, a.Last, describeCommands(a.Commands, a.Tokens))
+		line("apply %d..%d%s", a.First, a.Last, describeCommands(a.Commands, tokensOf(e.t, a)))
 	}
 	for _, rd := range out.Reads {
 		line("read %v from %d", rd.Token, rd.Index)
@@ -396,6 +396,19 @@ func describeMembers(d Descriptor) string {
 		parts = append(parts, part)
 	}
 	return strings.Join(parts, ", ")
+}
+
+// tokensOf returns one token for each command, nil for those of others.
+func tokensOf(t interface{ Fatalf(string, ...any) }, a *Apply) []any {
+	switch len(a.Tokens) {
+	case len(a.Commands):
+		return a.Tokens
+	case 0:
+		return make([]any, len(a.Commands))
+	default:
+		t.Fatalf("%d tokens of %d commands", len(a.Tokens), len(a.Commands))
+		return nil
+	}
 }
 
 func describeCommands(commands []Command, tokens []any) string {

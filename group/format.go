@@ -3,6 +3,7 @@ package group
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
@@ -269,6 +270,7 @@ func appendCommands(dst []Command, e *raftpb.Entry) ([]Command, error) {
 	if n == 0 {
 		r.Fail("a batch without commands")
 	}
+	dst = slices.Grow(dst, n)
 	for i := range n {
 		dst = append(dst, Command{
 			Index: e.GetIndex(), Offset: i, ID: r.ID(), Data: r.Bytes(),

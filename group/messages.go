@@ -50,14 +50,36 @@ func departureOf(t raftpb.MessageType) departure {
 	}
 }
 
-// route puts msgs into the output, in order, before or after its Save.
+// route puts msgs into the output, in order, before or after its Save. Mostly all go the
+// same way, and the list is used as it is.
 func (o *Output) route(msgs []*raftpb.Message, newTerm bool) {
+	waiting := 0
 	for _, m := range msgs {
-		d := departureOf(m.GetType())
-		if o.Save == nil || d == atOnce || d == afterTerm && !newTerm {
-			o.Messages = append(o.Messages, m)
-		} else {
-			o.After = append(o.After, m)
+		if o.waits(m, newTerm) {
+			waiting++
 		}
 	}
+	switch waiting {
+	case 0:
+		o.Messages = msgs
+		return
+	case len(msgs):
+		o.After = msgs
+		return
+	}
+	o.After = make([]*raftpb.Message, 0, waiting)
+	o.Messages = make([]*raftpb.Message, 0, len(msgs)-waiting)
+	for _, m := range msgs {
+		if o.waits(m, newTerm) {
+			o.After = append(o.After, m)
+		} else {
+			o.Messages = append(o.Messages, m)
+		}
+	}
+}
+
+// waits reports whether a message may leave only when the Save is durable.
+func (o *Output) waits(m *raftpb.Message, newTerm bool) bool {
+	d := departureOf(m.GetType())
+	return o.Save != nil && d != atOnce && (d != afterTerm || newTerm)
 }

@@ -89,7 +89,7 @@ type Apply struct {
 	LastTerm uint64
 
 	// Commands of the run, and for each the token with which this replica proposed
-	// it, or nil.
+	// it, or nil. Tokens is nil if it has proposed none of them.
 	Commands []Command
 	Tokens   []any
 

@@ -43,6 +43,7 @@ type proposals struct {
 
 	queue []Proposal
 	bytes int64 // of the queue, encoded
+	taken int   // how many went into the last batch: so much room the next queue is given
 
 	// inflight are the batches in the log that are not decided, by index.
 	inflight []batch
@@ -76,6 +77,9 @@ func (r *Replica) Propose(p Proposal) error {
 	}
 	if len(q.queue) >= q.limits.MaxQueuedProposals || q.bytes+size > q.limits.MaxQueuedBytes {
 		return fmt.Errorf("%w: %d proposals of %d bytes wait", ErrOverloaded, len(q.queue), q.bytes)
+	}
+	if q.queue == nil {
+		q.queue = make([]Proposal, 0, max(q.taken, 1))
 	}
 	q.queue = append(q.queue, p)
 	q.bytes += size
@@ -133,12 +137,11 @@ func (r *Replica) canPropose() bool {
 	return !r.view.transferring
 }
 
-// flush gives raft as many batches as may be in flight and returns their tokens.
-// Their entries are the last ones of the Ready that must follow at once.
-func (r *Replica) flush() [][]any {
-	var fresh [][]any
+// flush gives raft as many batches as may be in flight and returns how many. They are the
+// last ones in flight, and their entries the last ones of the Ready that must follow at once.
+func (r *Replica) flush() (batches int) {
 	q := &r.proposals
-	for r.canFlush() && len(q.inflight)+len(fresh) < q.limits.MaxInflightBatches {
+	for r.canFlush() {
 		n, size := q.nextBatch()
 		data, tokens := q.queue[0].skip, make([]any, n)
 		if data == nil {
@@ -157,9 +160,10 @@ func (r *Replica) flush() [][]any {
 			break
 		}
 		q.take(n)
-		fresh = append(fresh, tokens)
+		q.inflight = append(q.inflight, batch{tokens: tokens})
+		batches++
 	}
-	return fresh
+	return batches
 }
 
 // nextBatch returns how many commands of the queue the next entry takes, and the
@@ -189,6 +193,7 @@ func (q *proposals) take(n int) {
 	if q.queue = q.queue[n:]; len(q.queue) == 0 {
 		q.queue = nil
 	}
+	q.taken = n
 }
 
 // failQueued ends what is not in the log yet.

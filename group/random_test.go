@@ -446,7 +446,7 @@ func (m *model) finish() {
 			}
 			if a := x.taken.Apply; a != nil {
 				for i, c := range a.Commands {
-					m.checkAnswer(x, a.Tokens[i], c.Index, nil)
+					m.checkAnswer(x, tokensOf(m.t, a)[i], c.Index, nil)
 				}
 			}
 		}

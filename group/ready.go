@@ -37,7 +37,9 @@ func (r *Replica) Ready() Output {
 	before, vote := r.state.Index, r.view.saved
 	r.noteProposed(rd.Entries, changed, batches)
 	var out Output
-	out.Leader = r.observe(rd)
+	if change, changed := r.observe(rd); changed {
+		out.Leader = &change
+	}
 	if !raft.IsEmptySnap(rd.Snapshot) {
 		out.Install = r.install(rd.Snapshot)
 	}
@@ -67,9 +69,9 @@ func (r *Replica) Advance() {
 }
 
 // noteProposed learns where raft has put what was proposed at the beginning of the
-// step: nothing comes after it in the log.
-func (r *Replica) noteProposed(entries []*raftpb.Entry, changed bool, batches [][]any) {
-	n := len(batches)
+// step: nothing comes after it in the log. The batches are the last ones in flight.
+func (r *Replica) noteProposed(entries []*raftpb.Entry, changed bool, batches int) {
+	n := batches
 	if changed {
 		n++
 	}
@@ -81,15 +83,14 @@ func (r *Replica) noteProposed(entries []*raftpb.Entry, changed bool, batches []
 		r.noteChange(entries[0])
 		entries = entries[1:]
 	}
+	fresh := r.proposals.inflight[len(r.proposals.inflight)-batches:]
 	for i, e := range entries {
-		r.proposals.inflight = append(r.proposals.inflight, batch{
-			index: e.GetIndex(), term: e.GetTerm(), tokens: batches[i],
-		})
+		fresh[i].index, fresh[i].term = e.GetIndex(), e.GetTerm()
 	}
 }
 
-// observe brings the view up to date and returns what changed for the outside.
-func (r *Replica) observe(rd raft.Ready) *LeaderChange {
+// observe brings the view up to date and returns who leads, and whether that is new.
+func (r *Replica) observe(rd raft.Ready) (now LeaderChange, changed bool) {
 	v := &r.view
 	was := LeaderChange{Leader: v.leader, Role: v.role, Term: v.hard.term}
 	if rd.SoftState != nil {
@@ -104,7 +105,7 @@ func (r *Replica) observe(rd raft.Ready) *LeaderChange {
 		v.last = rd.Snapshot.GetMetadata().GetIndex()
 	}
 	v.safeLast = v.last
-	now := LeaderChange{Leader: v.leader, Role: v.role, Term: v.hard.term}
+	now = LeaderChange{Leader: v.leader, Role: v.role, Term: v.hard.term}
 	if now.Role != Leader || now.Term != was.Term || was.Role != Leader {
 		v.ownIndex, v.readMark, v.transferring = 0, 0, false
 	}
@@ -117,14 +118,14 @@ func (r *Replica) observe(rd raft.Ready) *LeaderChange {
 		}
 	}
 	if now == was {
-		return nil
+		return now, false
 	}
 	if now.Role != Leader {
 		r.failQueued(r.notLeader())
 		r.reads.held = nil
 	}
 	r.reads.restart()
-	return &now
+	return now, true
 }
 
 func roleOf(s raft.StateType) RaftRole {
@@ -184,12 +185,23 @@ func (r *Replica) collect(entries []*raftpb.Entry) *Apply {
 	return a
 }
 
-// appendTokens appends n tokens, which are nil if the commands are not ours.
-func appendTokens(dst, tokens []any, n int) []any {
-	if len(tokens) == n {
-		return append(dst, tokens...)
+// addTokens adds the tokens of n more commands, the last ones so far; they are nil if the
+// commands are not ours.
+func (a *Apply) addTokens(tokens []any, n int) {
+	if len(tokens) != n {
+		if a.Tokens == nil {
+			return // nobody waits for any of them so far
+		}
+		tokens = make([]any, n)
 	}
-	return append(dst, make([]any, n)...)
+	if others := len(a.Commands) - n - len(a.Tokens); others > 0 {
+		a.Tokens = make([]any, others, others+n)
+	}
+	if a.Tokens == nil {
+		a.Tokens = tokens
+		return
+	}
+	a.Tokens = append(a.Tokens, tokens...)
 }
 
 // save returns what must be written, or nil. A commit index alone is not: it rides

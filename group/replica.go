@@ -91,7 +91,12 @@ func hardStateOf(hs *raftpb.HardState) hardState {
 func (h hardState) sameVote(o hardState) bool { return h.term == o.term && h.vote == o.vote }
 
 func (h hardState) proto() *raftpb.HardState {
-	return &raftpb.HardState{Term: new(h.term), Vote: new(h.vote), Commit: new(h.commit)}
+	p := &struct { // one piece of memory
+		hs raftpb.HardState
+		hardState
+	}{hardState: h}
+	p.hs.Term, p.hs.Vote, p.hs.Commit = &p.term, &p.vote, &p.commit
+	return &p.hs
 }
 
 // ownTermCommitted reports whether this leader knows what is committed.

@@ -210,7 +210,7 @@ func (r *Replica) collectNormal(a *Apply, e *raftpb.Entry, tokens []any) {
 		return
 	}
 	a.Commands = commands
-	a.Tokens = appendTokens(a.Tokens, tokens, len(a.Commands)-n)
+	a.addTokens(tokens, len(a.Commands)-n)
 }
 
 // conclude ends proposals.
