@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/raftyard/raftyard/group"
 )
@@ -12,8 +14,10 @@ import (
 // read, a membership change. It is the token that a [group.Replica] hands back,
 // and it is finished at most once; whoever finishes it never blocks.
 type call struct {
-	r    *replica
-	done chan answer // holds one answer
+	r        *replica
+	done     chan struct{} // holds one value when answer is there
+	answered atomic.Bool   // somebody sets answer, or has
+	answer   answer        // of whoever has taken the value from done
 
 	// ended is set by the worker when nobody waits any more: a call that has not
 	// reached raft by then never will.
@@ -30,33 +34,42 @@ type answer struct {
 	err    error
 }
 
-func newCall(r *replica) *call { return &call{r: r, done: make(chan answer, 1)} }
+func newCall(r *replica) *call { return &call{r: r, done: make(chan struct{}, 1)} }
 
 // finish ends the call. A second answer is dropped: it can only come after the
 // caller was told that the outcome is unknown.
 func (c *call) finish(res group.Result, err error) {
-	select {
-	case c.done <- answer{result: res, err: err}:
-	default:
+	if c.answered.CompareAndSwap(false, true) {
+		c.answer = answer{result: res, err: err}
+		c.done <- struct{}{}
 	}
 }
 
 // wait returns the call's answer. When ctx ends first it asks the worker what
 // the outcome is by then; when the replica or the node is gone the outcome is
 // unknown.
-func (c *call) wait(ctx context.Context) (group.Result, error) {
-	world := c.r.worker.node.world
-	switch a, from := await(world, c.done, c.r.gone, ctx.Done()); from {
+func (c *call) wait(ctx context.Context) (group.Result, error) { return c.waitFor(ctx, 0) }
+
+// waitFor is wait for so long at most, or as long as ctx goes on if that is zero, and until
+// the node closes. It makes no context for that: most calls end soon, and there are many.
+func (c *call) waitFor(ctx context.Context, limit time.Duration) (group.Result, error) {
+	n := c.r.worker.node
+	var cause error
+	switch n.world.awaitFor(limit, c.done, c.r.gone, ctx.Done(), n.running.Done()) {
 	case fromValues:
-		return a.result, a.err
+		return c.answer.result, c.answer.err
 	case fromFirst:
 		return c.lost(c.r.goneReason())
 	case fromSecond:
+		cause = context.Cause(ctx)
+	case fromThird:
+		cause = ErrClosed
+	case fromClock:
+		cause = context.DeadlineExceeded
 	}
-	cause := context.Cause(ctx)
 	c.r.worker.box.control(func() { c.r.worker.cancel(c, cause) })
-	if a, from := await(world, c.done, c.r.gone, nil); from == fromValues {
-		return a.result, a.err
+	if _, from := await(n.world, c.done, c.r.gone, nil); from == fromValues {
+		return c.answer.result, c.answer.err
 	}
 	return c.lost(c.r.goneReason())
 }
@@ -64,8 +77,8 @@ func (c *call) wait(ctx context.Context) (group.Result, error) {
 // lost prefers an answer that came just before the replica went.
 func (c *call) lost(reason error) (group.Result, error) {
 	select {
-	case a := <-c.done:
-		return a.result, a.err
+	case <-c.done:
+		return c.answer.result, c.answer.err
 	default:
 		return group.Result{}, fmt.Errorf("%w: %w", ErrUnknownOutcome, reason)
 	}

@@ -50,6 +50,8 @@ type committer struct {
 	// write; the store and the others are well.
 	refused func(raftyard.GroupID, error)
 
+	batch *storage.Batch // what commit uses, again and again
+
 	mu      sync.Mutex
 	ready   sync.Cond
 	pending []write
@@ -62,6 +64,7 @@ func newCommitter(
 	fail func(error), refused func(raftyard.GroupID, error),
 ) *committer {
 	c := &committer{world: s, store: store, fail: fail, refused: refused}
+	c.batch = store.NewBatch()
 	c.ready.L = &c.mu
 	return c
 }
@@ -149,7 +152,7 @@ func (c *committer) close() {
 func (c *committer) commit(ws []write) {
 	limits := c.store.Limits()
 	for len(ws) > 0 {
-		batch := c.store.NewBatch()
+		batch := c.batch
 		n := 0
 		for n < len(ws) {
 			ws[n].addTo(batch)
@@ -158,7 +161,9 @@ func (c *committer) commit(ws []write) {
 				break
 			}
 		}
-		c.deliver(ws[:n], c.sync(batch))
+		err := c.sync(batch)
+		batch.Reset()
+		c.deliver(ws[:n], err)
 		ws = ws[n:]
 	}
 }

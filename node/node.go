@@ -409,11 +409,27 @@ func (n *Node) Err() error {
 // ID returns the node's id.
 func (n *Node) ID() raftyard.NodeID { return n.cfg.ID }
 
-// withDeadline gives ctx the default timeout if it has no deadline.
+// withDeadline gives ctx the default timeout if it has no deadline, and ends it when the
+// node closes.
 func (n *Node) withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	return n.withLimit(ctx, n.limitOf(ctx))
+}
+
+// limitOf returns how long a request may take: zero if ctx says so.
+func (n *Node) limitOf(ctx context.Context) time.Duration {
+	if _, ok := ctx.Deadline(); ok {
+		return 0
+	}
+	return n.cfg.DefaultTimeout
+}
+
+// withLimit is withDeadline with a timeout, zero for none.
+func (n *Node) withLimit(
+	ctx context.Context, limit time.Duration,
+) (context.Context, context.CancelFunc) {
 	stop := func() {}
-	if _, ok := ctx.Deadline(); !ok {
-		ctx, stop = n.world.withTimeout(ctx, n.cfg.DefaultTimeout)
+	if limit > 0 {
+		ctx, stop = n.world.withTimeout(ctx, limit)
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	over := n.underWay.begin(end)

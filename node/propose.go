@@ -41,11 +41,54 @@ const (
 // Propose repeats only what certainly was not logged. cmd may be empty; it must not
 // be modified afterwards, also after an error.
 func (n *Node) Propose(ctx context.Context, g raftyard.GroupID, cmd []byte) (group.Result, error) {
-	ctx, cancel := n.withDeadline(ctx)
-	defer cancel()
 	p := group.Proposal{ID: n.newMessageID(), Data: cmd}
-	var res group.Result
-	err := n.atState(ctx, g, func(to raftyard.NodeID, through bool) (err error) {
+	limit := n.limitOf(ctx)
+	began := n.world.now()
+	res, done, err := n.proposeAsLeader(ctx, limit, g, p)
+	if !done {
+		if limit > 0 {
+			limit = max(limit-n.world.now().Sub(began), 1)
+		}
+		res, err = n.proposeAnywhere(ctx, limit, g, p)
+	}
+	n.metrics.count(outcomeOf(err))
+	return res, err
+}
+
+// proposeAsLeader proposes a command if this node leads the group, as far as it knows, which
+// is the short way. It is not done if another way may help, and the command has certainly not
+// been logged.
+func (n *Node) proposeAsLeader(
+	ctx context.Context, limit time.Duration, g raftyard.GroupID, p group.Proposal,
+) (res group.Result, done bool, err error) {
+	r := n.replica(g)
+	if r == nil || ctx.Err() != nil {
+		return res, false, nil
+	}
+	if v := r.view.Load(); !v.initialized() || v.LeaderNode != n.cfg.ID {
+		return res, false, nil
+	}
+	if _, err := n.serving(g); err != nil {
+		return res, false, err
+	}
+	c := newCall(r)
+	p.Token = c
+	if !r.worker.box.propose(proposal{r: r, p: p}) {
+		return res, true, fmt.Errorf("group %d: %w", r.group, ErrOverloaded)
+	}
+	if res, err = c.waitFor(ctx, limit); err == nil {
+		return res, true, nil
+	}
+	return res, !n.retryable(g, n.cfg.ID, err), err
+}
+
+// proposeAnywhere proposes a command wherever that is possible.
+func (n *Node) proposeAnywhere(
+	ctx context.Context, limit time.Duration, g raftyard.GroupID, p group.Proposal,
+) (res group.Result, err error) {
+	ctx, cancel := n.withLimit(ctx, limit)
+	defer cancel()
+	err = n.atState(ctx, g, func(to raftyard.NodeID, through bool) (err error) {
 		switch {
 		case to == n.cfg.ID && through:
 			res, err = n.proposeHere(ctx, here(g), p)
@@ -58,7 +101,6 @@ func (n *Node) Propose(ctx context.Context, g raftyard.GroupID, cmd []byte) (gro
 		}
 		return err
 	})
-	n.metrics.count(outcomeOf(err))
 	return res, err
 }
 

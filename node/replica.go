@@ -46,7 +46,8 @@ type replica struct {
 	// stopped, or the node closes. goneErr says why.
 	gone     chan struct{}
 	goneOnce sync.Once
-	goneErr  error // written before gone is closed
+	goneErr  error       // written before gone is closed
+	stopped  atomic.Bool // gone is closed, or is about to be
 
 	// applied is the index that the state machine has applied.
 	applied       atomic.Uint64
@@ -150,6 +151,7 @@ func (r *replica) String() string {
 func (r *replica) stopServing(reason error) {
 	r.goneOnce.Do(func() {
 		r.goneErr = reason
+		r.stopped.Store(true)
 		close(r.gone)
 	})
 }
@@ -169,10 +171,9 @@ func (r *replica) fault() error {
 	return nil
 }
 
-// serving reports whether the replica has not gone.
-func (r *replica) serving() bool {
-	return !isClosed(r.gone)
-}
+// serving reports whether the replica has not gone. It is asked several times for each
+// message, which is why it does not look at the channel.
+func (r *replica) serving() bool { return !r.stopped.Load() }
 
 // nodeOf returns the node of a member, as far as the descriptor or the messages
 // seen so far tell; zero if they do not. The worker calls it.

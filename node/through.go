@@ -155,9 +155,9 @@ func (n *Node) proposeThrough(
 // awaitApplied waits until the command of c is applied here, or ctx ends, when its outcome
 // is what the caller says.
 func (c *call) awaitApplied(ctx context.Context, unknown error) (group.Result, error) {
-	switch a, from := await(c.r.worker.node.world, c.done, c.r.gone, ctx.Done()); from {
+	switch _, from := await(c.r.worker.node.world, c.done, c.r.gone, ctx.Done()); from {
 	case fromValues:
-		return a.result, a.err
+		return c.answer.result, c.answer.err
 	case fromFirst:
 		return c.lost(c.r.goneReason())
 	default:

@@ -2,8 +2,10 @@ package node
 
 import (
 	"context"
+	crand "crypto/rand"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +23,8 @@ type surroundings struct {
 	turns world.Turns // nil: goroutines run when they like
 	dice  world.Dice  // nil: real ones
 	files vfs.FS
+
+	timers sync.Pool // of *time.Timer that have been stopped
 }
 
 func newSurroundings(w *world.World) *surroundings {
@@ -87,6 +91,8 @@ const (
 	fromValues source = iota
 	fromFirst
 	fromSecond
+	fromThird // of awaitFor alone, and so is fromClock
+	fromClock
 )
 
 // await waits for a value from a buffered channel, or for one of two others to be
@@ -121,6 +127,76 @@ func awaitTurn[T any](
 	default:
 		return v, fromSecond
 	}
+}
+
+// awaitFor is await for so long at most, if that is not zero, with a third channel.
+func (s *surroundings) awaitFor(
+	limit time.Duration, values, first, second, third <-chan struct{},
+) source {
+	if s.turns != nil {
+		return awaitTurnFor(s.turns, limit, values, first, second, third)
+	}
+	var clock <-chan time.Time
+	if limit > 0 {
+		t := s.timer(limit)
+		defer s.putTimer(t)
+		clock = t.C
+	}
+	select {
+	case <-values:
+		return fromValues
+	case <-first:
+		return fromFirst
+	case <-second:
+		return fromSecond
+	case <-third:
+		return fromThird
+	case <-clock:
+		return fromClock
+	}
+}
+
+// awaitTurnFor is awaitFor in a simulation.
+func awaitTurnFor(
+	turns world.Turns, limit time.Duration, values, first, second, third <-chan struct{},
+) source {
+	var clock <-chan struct{}
+	if limit > 0 {
+		ctx, cancel := turns.WithTimeout(context.Background(), limit)
+		defer cancel()
+		clock = ctx.Done()
+	}
+	turns.Until(func() bool {
+		return len(values) > 0 || isClosed(first) || isClosed(second) || isClosed(third) ||
+			isClosed(clock)
+	})
+	switch {
+	case len(values) > 0:
+		<-values
+		return fromValues
+	case isClosed(first):
+		return fromFirst
+	case isClosed(second):
+		return fromSecond
+	case isClosed(third):
+		return fromThird
+	default:
+		return fromClock
+	}
+}
+
+// timer returns a timer that runs for d, to be given back.
+func (s *surroundings) timer(d time.Duration) *time.Timer {
+	if t, ok := s.timers.Get().(*time.Timer); ok {
+		t.Reset(d) // it was stopped, so nothing is in its channel
+		return t
+	}
+	return time.NewTimer(d)
+}
+
+func (s *surroundings) putTimer(t *time.Timer) {
+	t.Stop()
+	s.timers.Put(t)
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -192,12 +268,17 @@ func (s *surroundings) roll(n int64) int64 {
 	return rand.Int64N(n)
 }
 
-// newID returns a random id.
+// newID returns a random id, of version 4. Reading the bytes right here costs no allocation;
+// each command has an id.
 func (s *surroundings) newID() uuid.UUID {
 	if s.dice != nil {
 		return s.dice.UUID()
 	}
-	return uuid.New()
+	var id uuid.UUID
+	_, _ = crand.Read(id[:]) // it never fails: it ends the program
+	id[6] = id[6]&0x0f | 0x40
+	id[8] = id[8]&0x3f | 0x80
+	return id
 }
 
 // openStore opens the log store on the node's disk.

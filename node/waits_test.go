@@ -1,0 +1,114 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+)
+
+// TestAwaitFor ends a wait in each way, again and again: a timer that is used again must not
+// have anything left of the last time.
+func TestAwaitFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSurroundings(nil)
+		closed := make(chan struct{})
+		close(closed)
+		value := make(chan struct{}, 1)
+		for range 3 {
+			for want := fromValues; want <= fromClock; want++ {
+				channel := func(of source) <-chan struct{} {
+					if of == want {
+						return closed
+					}
+					return nil
+				}
+				values := (<-chan struct{})(nil)
+				if want == fromValues {
+					value <- struct{}{}
+					values = value
+				}
+				began := time.Now()
+				got := s.awaitFor(time.Minute, values,
+					channel(fromFirst), channel(fromSecond), channel(fromThird))
+				if got != want {
+					t.Errorf("the wait has ended by %d, want %d", got, want)
+				}
+				if took := time.Since(began); (took == time.Minute) != (want == fromClock) {
+					t.Errorf("ended by %d after %v, with a limit of a minute", got, took)
+				}
+			}
+		}
+		// Without a limit the clock ends nothing.
+		timer := time.AfterFunc(time.Hour, func() { value <- struct{}{} })
+		defer timer.Stop()
+		if got := s.awaitFor(0, value, nil, nil, nil); got != fromValues {
+			t.Errorf("a wait without a limit has ended by %d", got)
+		}
+	})
+}
+
+// TestProposalThatIsNotApplied proposes what its state machine does not get done, and has
+// the wait end in every way: the outcome is not known each time.
+func TestProposalThatIsNotApplied(t *testing.T) {
+	c := newCluster(t, 2)
+	c.createSpec(Spec{ID: 2, Kind: "hooked", Voters: []raftyard.NodeID{1}})
+	c.add(1, 2, "a")
+	there, release := c.holdWord(1, "X")
+	n := c.nodes[1]
+	propose := func(ctx context.Context, limit time.Duration, word string) error {
+		_, done, err := n.proposeAsLeader(ctx, limit, 2,
+			group.Proposal{ID: n.newMessageID(), Data: []byte(word)})
+		if !done {
+			t.Errorf("proposal of %s is to be made again: %v", word, err)
+		}
+		return err
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-there
+		cancel()
+	}()
+	if err := propose(canceled, 0, "X"); !errors.Is(err, ErrUnknownOutcome) ||
+		!errors.Is(err, context.Canceled) {
+		t.Errorf("a proposer that has gone gets %v", err)
+	}
+	if err := propose(t.Context(), time.Millisecond, "Y"); !errors.Is(err, ErrUnknownOutcome) ||
+		!errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a proposer without patience gets %v", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- propose(t.Context(), time.Hour, "Z") }()
+	c.eventually("Z is in the log", func() bool {
+		st, err := n.RaftStatus(t.Context(), 2)
+		return err == nil && st.Commit >= st.Applied+3
+	})
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		c.close(1)
+	}()
+	if err := <-ended; !errors.Is(err, ErrUnknownOutcome) || !errors.Is(err, ErrClosed) {
+		t.Errorf("a proposer on a node that closes gets %v", err)
+	}
+	close(release)
+	<-closed
+}
+
+// TestNewIDs: ids are of version 4, and no two are the same.
+func TestNewIDs(t *testing.T) {
+	s := newSurroundings(nil)
+	seen := make(map[[16]byte]bool)
+	for range 1000 {
+		id := s.newID()
+		if id.Version() != 4 || id.Variant() != 1 || seen[id] {
+			t.Fatalf("id %v has version %d and variant %d, or was there before",
+				id, id.Version(), id.Variant())
+		}
+		seen[id] = true
+	}
+}
