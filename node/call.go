@@ -55,16 +55,18 @@ func (c *call) wait(ctx context.Context) (group.Result, error) { return c.waitFo
 func (c *call) waitFor(ctx context.Context, limit time.Duration) (group.Result, error) {
 	n := c.r.worker.node
 	var cause error
-	switch n.world.awaitFor(limit, c.done, c.r.gone, ctx.Done(), n.running.Done()) {
-	case fromValues:
+	switch n.world.awaitWithin(c.done, bounds{
+		first: c.r.gone, second: ctx.Done(), third: n.running.Done(), limit: limit,
+	}) {
+	case byValue:
 		return c.answer.result, c.answer.err
-	case fromFirst:
+	case byFirst:
 		return c.lost(c.r.goneReason())
-	case fromSecond:
+	case bySecond:
 		cause = context.Cause(ctx)
-	case fromThird:
+	case byThird:
 		cause = ErrClosed
-	case fromClock:
+	case byClock:
 		cause = context.DeadlineExceeded
 	}
 	c.r.worker.box.control(func() { c.r.worker.cancel(c, cause) })

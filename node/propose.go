@@ -62,13 +62,13 @@ func (n *Node) proposeAsLeader(
 	ctx context.Context, limit time.Duration, g raftyard.GroupID, p group.Proposal,
 ) (res group.Result, done bool, err error) {
 	r := n.replica(g)
-	if r == nil || ctx.Err() != nil {
+	if r == nil || ended(ctx) {
 		return res, false, nil
 	}
 	if v := r.view.Load(); !v.initialized() || v.LeaderNode != n.cfg.ID {
 		return res, false, nil
 	}
-	if _, err := n.serving(g); err != nil {
+	if r, err = n.serving(g); err != nil {
 		return res, false, err
 	}
 	c := newCall(r)
@@ -81,6 +81,8 @@ func (n *Node) proposeAsLeader(
 	}
 	return res, !n.retryable(g, n.cfg.ID, err), err
 }
+
+func ended(ctx context.Context) bool { return ctx.Err() != nil }
 
 // proposeAnywhere proposes a command wherever that is possible.
 func (n *Node) proposeAnywhere(

@@ -11,34 +11,36 @@ import (
 	"github.com/raftyard/raftyard/group"
 )
 
-// TestAwaitFor ends a wait in each way, again and again: a timer that is used again must not
+// TestAwaitWithin ends a wait in each way, again and again: a timer that is used again must not
 // have anything left of the last time.
-func TestAwaitFor(t *testing.T) {
+func TestAwaitWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSurroundings(nil)
 		closed := make(chan struct{})
 		close(closed)
 		value := make(chan struct{}, 1)
 		for range 3 {
-			for want := fromValues; want <= fromClock; want++ {
-				channel := func(of source) <-chan struct{} {
+			for want := byValue; want <= byClock; want++ {
+				channel := func(of ending) <-chan struct{} {
 					if of == want {
 						return closed
 					}
 					return nil
 				}
 				values := (<-chan struct{})(nil)
-				if want == fromValues {
+				if want == byValue {
 					value <- struct{}{}
 					values = value
 				}
 				began := time.Now()
-				got := s.awaitFor(time.Minute, values,
-					channel(fromFirst), channel(fromSecond), channel(fromThird))
+				got := s.awaitWithin(values, bounds{
+					first: channel(byFirst), second: channel(bySecond), third: channel(byThird),
+					limit: time.Minute,
+				})
 				if got != want {
 					t.Errorf("the wait has ended by %d, want %d", got, want)
 				}
-				if took := time.Since(began); (took == time.Minute) != (want == fromClock) {
+				if took := time.Since(began); (took == time.Minute) != (want == byClock) {
 					t.Errorf("ended by %d after %v, with a limit of a minute", got, took)
 				}
 			}
@@ -46,7 +48,7 @@ func TestAwaitFor(t *testing.T) {
 		// Without a limit the clock ends nothing.
 		timer := time.AfterFunc(time.Hour, func() { value <- struct{}{} })
 		defer timer.Stop()
-		if got := s.awaitFor(0, value, nil, nil, nil); got != fromValues {
+		if got := s.awaitWithin(value, bounds{}); got != byValue {
 			t.Errorf("a wait without a limit has ended by %d", got)
 		}
 	})
@@ -56,10 +58,10 @@ func TestAwaitFor(t *testing.T) {
 // the wait end in every way: the outcome is not known each time.
 func TestProposalThatIsNotApplied(t *testing.T) {
 	c := newCluster(t, 2)
-	c.createSpec(Spec{ID: 2, Kind: "hooked", Voters: []raftyard.NodeID{1}})
-	c.add(1, 2, "a")
-	there, release := c.holdWord(1, "X")
-	n := c.nodes[1]
+	c.createSpec(Spec{ID: 2, Kind: "hooked", Voters: []raftyard.NodeID{2}})
+	c.add(2, 2, "a")
+	there, release := c.holdWord(2, "X")
+	n := c.nodes[2]
 	propose := func(ctx context.Context, limit time.Duration, word string) error {
 		_, done, err := n.proposeAsLeader(ctx, limit, 2,
 			group.Proposal{ID: n.newMessageID(), Data: []byte(word)})
@@ -90,7 +92,7 @@ func TestProposalThatIsNotApplied(t *testing.T) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		c.close(1)
+		c.close(2)
 	}()
 	if err := <-ended; !errors.Is(err, ErrUnknownOutcome) || !errors.Is(err, ErrClosed) {
 		t.Errorf("a proposer on a node that closes gets %v", err)

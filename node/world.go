@@ -91,8 +91,6 @@ const (
 	fromValues source = iota
 	fromFirst
 	fromSecond
-	fromThird // of awaitFor alone, and so is fromClock
-	fromClock
 )
 
 // await waits for a value from a buffered channel, or for one of two others to be
@@ -129,59 +127,73 @@ func awaitTurn[T any](
 	}
 }
 
-// awaitFor is await for so long at most, if that is not zero, with a third channel.
-func (s *surroundings) awaitFor(
-	limit time.Duration, values, first, second, third <-chan struct{},
-) source {
+// bounds end a wait for a value: three channels when they are closed, any of which may be
+// nil, and the clock after the limit, unless that is zero.
+type bounds struct {
+	first, second, third <-chan struct{}
+	limit                time.Duration
+}
+
+// An ending is what has ended a wait with bounds.
+type ending uint8
+
+const (
+	byValue ending = iota
+	byFirst
+	bySecond
+	byThird
+	byClock
+)
+
+// awaitWithin waits for a value from a buffered channel, or for one of the bounds.
+func (s *surroundings) awaitWithin(values <-chan struct{}, b bounds) ending {
 	if s.turns != nil {
-		return awaitTurnFor(s.turns, limit, values, first, second, third)
+		return awaitTurnWithin(s.turns, values, b)
 	}
 	var clock <-chan time.Time
-	if limit > 0 {
-		t := s.timer(limit)
+	if b.limit > 0 {
+		t := s.timer(b.limit)
 		defer s.putTimer(t)
 		clock = t.C
 	}
 	select {
 	case <-values:
-		return fromValues
-	case <-first:
-		return fromFirst
-	case <-second:
-		return fromSecond
-	case <-third:
-		return fromThird
+		return byValue
+	case <-b.first:
+		return byFirst
+	case <-b.second:
+		return bySecond
+	case <-b.third:
+		return byThird
 	case <-clock:
-		return fromClock
+		return byClock
 	}
 }
 
-// awaitTurnFor is awaitFor in a simulation.
-func awaitTurnFor(
-	turns world.Turns, limit time.Duration, values, first, second, third <-chan struct{},
-) source {
+// awaitTurnWithin is awaitWithin in a simulation.
+func awaitTurnWithin(turns world.Turns, values <-chan struct{}, b bounds) ending {
 	var clock <-chan struct{}
-	if limit > 0 {
-		ctx, cancel := turns.WithTimeout(context.Background(), limit)
+	if b.limit > 0 {
+		ctx, cancel := turns.WithTimeout(context.Background(), b.limit)
 		defer cancel()
 		clock = ctx.Done()
 	}
 	turns.Until(func() bool {
-		return len(values) > 0 || isClosed(first) || isClosed(second) || isClosed(third) ||
-			isClosed(clock)
+		return len(values) > 0 || isClosed(b.first) || isClosed(b.second) ||
+			isClosed(b.third) || isClosed(clock)
 	})
 	switch {
 	case len(values) > 0:
 		<-values
-		return fromValues
-	case isClosed(first):
-		return fromFirst
-	case isClosed(second):
-		return fromSecond
-	case isClosed(third):
-		return fromThird
+		return byValue
+	case isClosed(b.first):
+		return byFirst
+	case isClosed(b.second):
+		return bySecond
+	case isClosed(b.third):
+		return byThird
 	default:
-		return fromClock
+		return byClock
 	}
 }
 
