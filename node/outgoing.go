@@ -10,7 +10,10 @@ import (
 
 // outgoing are the envelopes that a worker has in a round, for each node in the order in
 // which they came. What they are in is used again in the next round.
-type outgoing []outbox
+type outgoing struct {
+	boxes   []outbox
+	waiting int // envelopes in all of them
+}
 
 type outbox struct {
 	to    raftyard.NodeID
@@ -23,21 +26,22 @@ const (
 	keepOutgoing = 1024
 )
 
+func (b outbox) compare(to raftyard.NodeID) int { return cmp.Compare(b.to, to) }
+
 func (o *outgoing) add(env transport.Envelope) {
-	at, found := slices.BinarySearchFunc(*o, env.To.Node, func(b outbox, to raftyard.NodeID) int {
-		return cmp.Compare(b.to, to)
-	})
+	at, found := slices.BinarySearchFunc(o.boxes, env.To.Node, outbox.compare)
 	if !found {
-		*o = slices.Insert(*o, at, outbox{to: env.To.Node})
+		o.boxes = slices.Insert(o.boxes, at, outbox{to: env.To.Node})
 	}
-	b := &(*o)[at]
+	b := &o.boxes[at]
 	b.batch = append(b.batch, env)
+	o.waiting++
 }
 
 // flush sends everything, with one call for each node, by the nodes' ids.
 func (o *outgoing) flush(send func([]transport.Envelope)) {
-	for i := range *o {
-		b := &(*o)[i]
+	for i := range o.boxes {
+		b := &o.boxes[i]
 		if len(b.batch) == 0 {
 			continue
 		}
@@ -47,7 +51,8 @@ func (o *outgoing) flush(send func([]transport.Envelope)) {
 			b.batch = nil
 		}
 	}
-	if len(*o) > keepOutboxes {
-		*o = nil
+	if len(o.boxes) > keepOutboxes {
+		o.boxes = nil
 	}
+	o.waiting = 0
 }

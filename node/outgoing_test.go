@@ -47,7 +47,7 @@ func TestOutgoingKeepsLittle(t *testing.T) {
 		o.add(env)
 	}
 	o.flush(func([]transport.Envelope) {})
-	if got := cap(o[0].batch); got != 0 {
+	if got := cap(o.boxes[0].batch); got != 0 {
 		t.Errorf("room for %d envelopes is kept", got)
 	}
 	for i := range keepOutboxes + 1 {
@@ -55,7 +55,7 @@ func TestOutgoingKeepsLittle(t *testing.T) {
 		o.add(env)
 	}
 	o.flush(func([]transport.Envelope) {})
-	if len(o) != 0 {
-		t.Errorf("%d outboxes are kept", len(o))
+	if len(o.boxes) != 0 || o.waiting != 0 {
+		t.Errorf("%d outboxes are kept, %d envelopes wait", len(o.boxes), o.waiting)
 	}
 }

@@ -98,7 +98,9 @@ func (w *worker) collect() {
 	}
 	clear(w.dirty)
 	w.dirty = w.dirty[:0]
-	w.outgoing.flush(w.node.transport.Send)
+	if w.outgoing.waiting > 0 { // there is no transport before there is something to send
+		w.outgoing.flush(w.node.transport.Send)
+	}
 	if len(w.writes) > 0 {
 		w.node.committer.submit(w.writes...)
 		clear(w.writes)
