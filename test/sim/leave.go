@@ -27,21 +27,28 @@ func leave(w *World, f *Fault) {
 		w.kill(h.id, 0)
 	}
 	w.clients.Go("leave", func() {
-		for w.leaveOnce(h, force) != nil {
-			w.clients.Sleep(context.Background(), 50*time.Millisecond)
+		for w.leaveOnce(h, force && !h.wanted) != nil { // a node that is back is drained
+			w.stillHere(h)
 		}
 		for !w.hasLeft(h) {
-			if !w.working { // it may be needed: the only voter of a group may be there
-				h.wanted = true
-				h.later()
-			}
-			w.clients.Sleep(context.Background(), 50*time.Millisecond)
+			w.stillHere(h)
 		}
 		w.counts.Leaves++
 		w.log(h.id, "has left", "")
 		h.wanted, h.removed = true, true
 		h.later()
 	})
+}
+
+// stillHere lets time pass in which a node that leaves is still a member. In the end it comes
+// back: it may be needed, as one of two voters of the system group without whom nothing can
+// be decided, or as the only voter of a group.
+func (w *World) stillHere(h *host) {
+	if !w.working {
+		h.wanted = true
+		h.later()
+	}
+	w.clients.Sleep(context.Background(), 50*time.Millisecond)
 }
 
 // leaveOnce asks once to have a node leave.
