@@ -37,7 +37,7 @@ func (n *Node) handOver(ctx context.Context) {
 	limit := time.Duration(handoverTimeouts*n.cfg.ElectionTicks) * n.cfg.TickInterval
 	ctx, cancel := n.world.withTimeout(ctx, limit)
 	defer cancel()
-	for {
+	for ctx.Err() == nil {
 		led, live := 0, n.liveNodes()
 		for _, r := range n.allReplicas() {
 			if r.serving() && r.view.Load().couldHandOver(r, live) {

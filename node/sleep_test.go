@@ -76,6 +76,11 @@ func TestSleepersLoseTheirLeader(t *testing.T) {
 	c.asleep(18)
 	dead := c.leader(1)
 	c.kill(dead)
+	for id, n := range c.nodes {
+		if got := n.Metrics().Transport.Received["MsgTimeoutNow"]; got != 0 {
+			t.Errorf("node %d was offered %d leaderships", id, got)
+		}
+	}
 	for g := range raftyard.GroupID(6) {
 		c.leader(g + 1)
 	}
