@@ -145,7 +145,7 @@ func (w *worker) loseLeader(r *replica, stands *int) {
 	aside := standAside * w.node.cfg.HeartbeatTicks
 	r.sleep.stand = (rank+1)*aside + *stands/standsAtOnce
 	*stands++
-	w.touch(r)
+	w.drain(r) // that nobody leads must be known before its clock goes on
 }
 
 // rank returns how many others stand for election before this replica, if it does.
