@@ -90,7 +90,7 @@ type Metrics struct {
 	LeadersShed                          uint64 // that others have taken because of the disk
 
 	// Asleep is how many replicas sleep now, and Wakes how often one has woken, by reason:
-	// request, awake_member, or node. NodesLive is how many other nodes say that they live.
+	// request, awake_member, node, or time. NodesLive is how many other nodes say that they live.
 	Asleep    int
 	Wakes     map[string]uint64
 	NodesLive int

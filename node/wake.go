@@ -17,12 +17,13 @@ const (
 	wokenByRequest                   // a message, a request, a wish
 	wokenByOthers                    // somebody does not sleep
 	wokenByNode                      // the node of a member is another than it was
+	wokenByTime                      // it has slept for long
 	numWakeReasons
 )
 
 var wakeReasons = [numWakeReasons]string{
 	wokenByNobody: "", wokenByRequest: "request", wokenByOthers: "awake_member",
-	wokenByNode: "node",
+	wokenByNode: "node", wokenByTime: "time",
 }
 
 const (
@@ -32,6 +33,12 @@ const (
 	// standAside is how many heartbeats whoever is the next to stand for election leaves the
 	// one before.
 	standAside = 2
+
+	// longSleep is how long a leader sleeps before it sees whether the others are still
+	// there, and callRollEvery how often a worker looks for those that have, in times that
+	// a group must be idle to sleep.
+	longSleep     = 200
+	callRollEvery = 3
 )
 
 // fallAsleep has a replica sleep: nothing is done for it from now on.
@@ -71,7 +78,8 @@ func (w *worker) wake(r *replica, why wakeReason) {
 		s.idle = -w.node.cfg.ElectionTicks // not at once again
 		return
 	}
-	if why != wokenByNode && w.ticks-s.since < int64(maxSleepPause*w.node.cfg.SleepTicks) {
+	soon := w.ticks-s.since < int64(maxSleepPause*w.node.cfg.SleepTicks)
+	if soon && (why == wokenByRequest || why == wokenByOthers) {
 		s.pause = min(max(2*s.pause, 2), maxSleepPause)
 	} else {
 		s.pause = 1
@@ -112,6 +120,27 @@ func (w *worker) lookAtNodes() {
 		leader := r.nodeOf(r.leader.Leader)
 		if leader != w.node.cfg.ID && lifeLost(before[leader], now[leader]) {
 			w.shield(r, "lose the leader", func() { w.loseLeader(r, &stands) })
+		}
+	}
+}
+
+// callRoll wakes those that have slept for long, the leaders long before the others. Nothing
+// is known that would need it. But what a group sleeps through by mistake it shall not sleep
+// through for ever.
+func (w *worker) callRoll() {
+	often := int64(w.node.cfg.SleepTicks)
+	if !w.node.cfg.sleeps() || w.ticks%(callRollEvery*often) != 0 {
+		return
+	}
+	for _, r := range w.sleepers() {
+		limit := longSleep * often
+		if r.leader.Role != group.Leader {
+			limit *= 3
+		}
+		// Those that fell asleep together do not wake together.
+		if slept := w.ticks - r.sleep.since; slept > limit+int64(r.group%longSleep)*often {
+			w.wake(r, wokenByTime)
+			r.sleep.idle = w.node.cfg.SleepTicks - 3*w.node.cfg.HeartbeatTicks
 		}
 	}
 }

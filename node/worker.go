@@ -81,6 +81,7 @@ func (w *worker) process(m *mail) {
 		w.ticks++
 		w.ticked.Store(int64(w.node.uptime()))
 		if !w.node.slow.muted.Load() {
+			w.callRoll()
 			w.tick()
 		}
 	}

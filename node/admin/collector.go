@@ -188,7 +188,7 @@ func (n *nodeCollector) workFigures() {
 	n.gauge("nodes_live", "Other nodes that say that they live.",
 		func(m *node.Metrics) float64 { return float64(m.NodesLive) })
 	n.counters("wakes_total", "Replicas that have woken, by what has woken them.", "reason",
-		wakesOf("request"), wakesOf("awake_member"), wakesOf("node"))
+		wakesOf("request"), wakesOf("awake_member"), wakesOf("node"), wakesOf("time"))
 	n.counter("leader_changes_total", "Changes of leader that this node has seen.",
 		func(m *node.Metrics) float64 { return float64(m.LeaderChanges) })
 	n.counters("messages_refused_total", "Raft messages that were not taken, by reason.", "reason",

@@ -192,3 +192,22 @@ func TestSleepersHearOfWhatIsWanted(t *testing.T) {
 		return !there && s.dormant(2) && s.dormant(3) && s.dormant(4)
 	})
 }
+
+// TestSleepersCallTheRoll has a group sleep of which nobody wants anything for long: it
+// sees whether all are there, and sleeps again.
+func TestSleepersCallTheRoll(t *testing.T) {
+	s := Start(t, Config{Seed: 3, Nodes: 3, Groups: 1, SleepTicks: 2})
+	s.allDormant()
+	before, _ := s.replica(1, 1)
+	s.Until("all have woken, and sleep again", func() bool {
+		for id := range raftyard.NodeID(3) {
+			if r, _ := s.replica(id+1, 1); r.Wakes == 0 || !r.Dormant {
+				return false
+			}
+		}
+		return true
+	})
+	if after, _ := s.replica(1, 1); after.Term != before.Term || after.Last != before.Last {
+		t.Errorf("it was in term %d, and has gone on to %d", before.Term, after.Term)
+	}
+}
