@@ -42,7 +42,9 @@ func (c *Checker) Sent(node raftyard.NodeID, env *transport.Envelope, durable Du
 		c.fail(OneHome, "node %d sends in the name of %v", node, s)
 	}
 	c.checkSilence(s, env.Message)
-	s.spoke = true
+	// A state that somebody has asked for is sent aside from raft.
+	aside := env.Message.GetType() == raftpb.MsgSnap && len(env.Message.GetContext()) > 0
+	s.spoke = s.spoke || !aside
 	t := tap{Checker: c, s: s, m: env.Message, held: Held{Log: s.log}}
 	if durable != nil {
 		held, ok := durable.Held(env.Group)
