@@ -118,6 +118,13 @@ type Config struct {
 	// Default: 64 MiB.
 	CacheBytes int64
 
+	// LogBytes bounds the log of each group, whatever SnapshotEntries and TrailingEntries
+	// say: a snapshot is taken when so many bytes of commands were applied since the last
+	// one, and about as many stay in the log at most. Of a group whose state is more than
+	// eight times as large an eighth of the state counts instead; one whose snapshots are
+	// files takes the next no sooner than the log is as large as the state. Default: 64 MiB.
+	LogBytes int64
+
 	// MemTableSize sizes the write buffers of the log store. Default: the store's.
 	MemTableSize int64
 
@@ -168,6 +175,7 @@ func (c Config) withDefaults() Config {
 	c.SnapshotSends = cmp.Or(c.SnapshotSends, 4)
 	c.SnapshotReceives = cmp.Or(c.SnapshotReceives, 4)
 	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
+	c.LogBytes = cmp.Or(c.LogBytes, 64<<20)
 	c.SlowSync = cmp.Or(c.SlowSync, defaultSlowSync)
 	c.StuckSync = cmp.Or(c.StuckSync, max(defaultStuckSync, c.SlowSync))
 	c.FailSync = cmp.Or(c.FailSync, max(defaultFailSync, 2*c.StuckSync))
@@ -230,6 +238,7 @@ func (c Config) Validate() error {
 	check(c.Appliers > 0, "Appliers is %d, want at least 1", c.Appliers)
 	check(c.SnapshotSends > 0, "SnapshotSends is %d, want at least 1", c.SnapshotSends)
 	check(c.SnapshotReceives > 0, "SnapshotReceives is %d, want at least 1", c.SnapshotReceives)
+	check(c.LogBytes > 0, "LogBytes is %d, want more than 0", c.LogBytes)
 	check(c.SlowSync > 0, "SlowSync is %v, want more than 0", c.SlowSync)
 	check(c.StuckSync >= c.SlowSync,
 		"StuckSync is %v, want at least SlowSync, %v", c.StuckSync, c.SlowSync)

@@ -246,7 +246,7 @@ func (w *worker) installed(r *replica, fl floor) {
 // snapshotInstalled notes a snapshot that is in place.
 func (w *worker) snapshotInstalled(r *replica, in *group.Install) {
 	r.applied.Store(in.Index)
-	r.snap.index = in.Index
+	r.snap.index, r.snap.passed, r.snap.counted = in.Index, 0, 0
 	r.own.rotten = false
 	r.schedule(true)
 	w.node.metrics.snapshotsInstalled.Add(1) // before anybody reads what it has brought

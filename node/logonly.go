@@ -187,7 +187,7 @@ func (r *replica) wantsState() bool {
 	case !r.meta.Floor.ownsState() && r.machine.isLogOnly():
 		return true // one that has failed has its state, and may go on from there
 	default:
-		return r.snap.next != 0 && applied >= r.snap.next
+		return r.snapshotDue()
 	}
 }
 
@@ -269,6 +269,7 @@ func (w *worker) keepOwn(r *replica, res snapshotResult, told chan snapshotResul
 		return
 	}
 	r.snap.running = true
+	r.snap.counted = r.snap.passed
 	r.snap.waiters = append(r.snap.waiters, told)
 	w.keepSnapshot(r, res)
 }

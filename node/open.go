@@ -270,6 +270,7 @@ func (n *Node) load(r *replica, st storage.Replica, before known) error {
 	if snap, err := r.log.Snapshot(); err == nil {
 		r.snap.index = snap.GetMetadata().GetIndex()
 	}
+	r.snap.passed = r.log.BytesAfter(r.snap.index)
 	if len(r.meta.State.Descriptor.Members) > 0 {
 		r.schedule(true)
 	}

@@ -20,6 +20,9 @@ import (
 type snapshotting struct {
 	index   uint64 // of the newest snapshot
 	next    uint64 // the applied index at which the next one is due
+	passed  int64  // bytes of commands that were handed out since the newest one
+	counted int64  // of them, those that the one under way has or may have
+	size    int64  // bytes of the state in the newest one, as far as is known
 	running bool
 	waiters []chan snapshotResult
 	old     []string // files to remove once what replaces them is durable
@@ -83,8 +86,7 @@ func (r *replica) schedule(first bool) {
 
 // maybeSnapshot takes a snapshot when enough was applied since the last one.
 func (w *worker) maybeSnapshot(r *replica) {
-	due := r.snap.next != 0 && r.applied.Load() >= r.snap.next
-	if due && !r.snap.running && !r.machine.logOnly.Load() {
+	if !r.snap.running && !r.machine.logOnly.Load() && r.snapshotDue() {
 		w.takeSnapshot(r)
 	}
 }
@@ -92,6 +94,7 @@ func (w *worker) maybeSnapshot(r *replica) {
 // takeSnapshot starts a snapshot.
 func (w *worker) takeSnapshot(r *replica) {
 	r.snap.running = true
+	r.snap.counted = r.snap.passed
 	report := func(res snapshotResult) {
 		w.box.control(func() { w.guard(r, "keep a snapshot", func() { w.snapshotTaken(r, res) }) })
 	}
@@ -189,6 +192,7 @@ func (w *worker) snapshotTaken(r *replica, res snapshotResult) {
 func (w *worker) keepSnapshot(r *replica, res snapshotResult) {
 	r.obsolete(r.meta.Floor.File)
 	r.meta.Floor = res.floor
+	r.snap.size = res.bytes
 	r.dropSkips()
 	u := storage.Update{
 		Snapshot:  w.node.newSnapshot(res.at, res.bytes),
@@ -216,31 +220,19 @@ func (w *worker) snapshotOvertaken(r *replica, res snapshotResult) {
 	})
 }
 
-// snapshotFailed tries again after a tenth of the usual distance, not at every apply.
+// snapshotFailed has another attempt be made later.
 func (w *worker) snapshotFailed(r *replica, res snapshotResult) {
 	w.node.logger.Warn("snapshot postponed", groupAttr(r.group), errAttr(res.err))
 	r.note("snapshot postponed: %v", res.err)
-	r.snap.next = r.applied.Load() + max(r.meta.State.Descriptor.SnapshotEntries/10, 1)
+	r.postpone()
 	r.tellSnapshot(res)
-}
-
-// compactTo is the last entry that may go when there is a snapshot at index:
-// a window stays for followers that are a little behind.
-func (r *replica) compactTo(index uint64) uint64 {
-	trailing := r.meta.State.Descriptor.TrailingEntries
-	if index <= trailing {
-		return 0
-	}
-	to := r.pins.bound(index - trailing)
-	if first, _ := r.log.Bounds(); to < first {
-		return 0
-	}
-	return to
 }
 
 // endSnapshot notes a snapshot that is durable.
 func (w *worker) endSnapshot(r *replica, res snapshotResult) {
 	r.snap.index = max(r.snap.index, res.at.applied)
+	r.snap.passed -= r.snap.counted
+	r.snap.counted = 0
 	r.own.rotten = false
 	first, _ := r.log.Bounds()
 	r.raft.Compacted(first - 1)

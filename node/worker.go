@@ -379,6 +379,7 @@ func (w *worker) finish(r *replica) {
 	r.busy = false
 	w.send(r, out.After)
 	if out.Apply != nil {
+		r.snap.passed += int64(out.Apply.Bytes)
 		w.node.appliers.apply(r, out.Apply)
 	}
 	w.lookAtSkips(r)

@@ -86,6 +86,36 @@ func (l *Log) Bytes() int64 {
 	return n
 }
 
+// BytesAfter returns about how much the entries behind index i take on disk.
+func (l *Log) BytesAfter(i uint64) int64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	var n int64
+	for _, r := range slices.Backward(l.refs) {
+		if r.end() <= i+1 {
+			break
+		}
+		n += int64(r.bytes)
+	}
+	return n
+}
+
+// Within returns the lowest index behind which the entries up to i take at most about so
+// many bytes on disk; it is not above i. What one record holds counts together.
+func (l *Log) Within(i uint64, bytes int64) uint64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, r := range slices.Backward(l.refs) {
+		if r.first > i {
+			continue
+		}
+		if bytes -= int64(r.bytes); bytes < 0 {
+			return min(r.end()-1, i)
+		}
+	}
+	return min(l.terms.start().index, i)
+}
+
 // InitialState implements raft.Storage. The ConfState is the one of the newest
 // snapshot; the replica knows a newer one.
 func (l *Log) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {

@@ -262,3 +262,35 @@ func BenchmarkOpen(b *testing.B) {
 		mustClose(b, s)
 	}
 }
+
+// TestBytesOfAPartOfTheLog: what is behind an index, and what goes into a number of bytes.
+func TestBytesOfAPartOfTheLog(t *testing.T) {
+	s := mustOpen(t, testOptions(t.TempDir()))
+	defer mustClose(t, s)
+	mustCommit(t, s, func(b *Batch) { b.Create(testReplica(1), Update{}) })
+	for i := uint64(1); i <= 20; i++ {
+		mustCommit(t, s, func(b *Batch) { b.Update(1, Update{Entries: entriesOf(i, 1, 1)}) })
+	}
+	mustCommit(t, s, func(b *Batch) {
+		b.Update(1, Update{Snapshot: snapshotAt(8, 1), CompactTo: 4})
+	})
+	l := s.Log(1)
+	each := l.BytesAfter(19)
+	if each == 0 || l.BytesAfter(10) != 10*each || l.BytesAfter(4) != l.Bytes() ||
+		l.BytesAfter(20) != 0 || l.BytesAfter(0) != l.Bytes() {
+		t.Errorf("the last entry takes %d bytes, the last ten %d, all %d",
+			each, l.BytesAfter(10), l.Bytes())
+	}
+	for _, c := range []struct {
+		index uint64
+		bytes int64
+		want  uint64
+	}{
+		{20, 0, 20}, {20, each - 1, 20}, {20, each, 19}, {20, 5*each + 1, 15},
+		{12, 3 * each, 9}, {20, 100 * each, 4}, {12, 100 * each, 4}, {2, each, 2},
+	} {
+		if got := l.Within(c.index, c.bytes); got != c.want {
+			t.Errorf("up to %d within %d bytes: behind %d, want %d", c.index, c.bytes, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package node
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/transport"
+)
+
+// largeWords writes words of 64 KiB until so many bytes have gone through the log.
+func (c *cluster) largeWords(g raftyard.GroupID, bytes int) {
+	c.t.Helper()
+	word := strings.Repeat("w", 64<<10)
+	for ; bytes > 0; bytes -= len(word) {
+		c.add(1, g, word)
+	}
+}
+
+// newSmallLogs is a node whose logs have 1 MiB each.
+func newSmallLogs(t *testing.T) *cluster {
+	t.Helper()
+	t.Parallel()
+	c := &cluster{t: t, dir: t.TempDir(), nodes: make(map[raftyard.NodeID]*Node)}
+	c.net = transport.NewMemory(1)
+	c.peers = []Peer{{ID: 1, Addr: transport.MemoryAddr(1)}}
+	c.openSmallLogs(nil)
+	t.Cleanup(c.closeAll)
+	return c
+}
+
+func (c *cluster) openSmallLogs(l net.Listener) {
+	c.t.Helper()
+	cfg := c.config(1, l)
+	cfg.LogBytes = 1 << 20
+	n, err := Open(c.t.Context(), cfg)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.nodes[1] = n
+}
+
+// TestLogIsBoundedInBytes: large entries make snapshots due long before there are as many
+// as the group says, and do not stay in the log behind them. So they do when the node is
+// started again and again before the log is full.
+func TestLogIsBoundedInBytes(t *testing.T) {
+	c := newSmallLogs(t)
+	c.createSpec(Spec{ID: 2, Kind: "kept", Voters: []raftyard.NodeID{1}})
+	// What is behind the snapshot and what is before it, and what comes meanwhile.
+	const most = 3 << 20
+	short := func() bool { return c.status(1, 2).Bytes <= most }
+	c.largeWords(2, 12<<20)
+	c.eventually("the log is short", short)
+	if first := c.status(1, 2).First; first < 50 {
+		t.Errorf("the log begins at %d", first)
+	}
+	for range 8 {
+		c.close(1)
+		c.openSmallLogs(nil)
+		c.largeWords(2, 1<<19)
+	}
+	c.eventually("the log is short after many starts", short)
+}
+
+// TestPinsHoldSomeLog: a snapshot that is being sent keeps what comes behind it, up to a
+// bound.
+func TestPinsHoldSomeLog(t *testing.T) {
+	c := newSmallLogs(t)
+	c.createSpec(Spec{
+		ID: 2, Kind: "kept", Voters: []raftyard.NodeID{1}, SnapshotEntries: 1 << 30,
+	})
+	c.largeWords(2, 1<<19)
+	r := c.nodes[1].replica(2)
+	first := c.status(1, 2).Last
+	j := &sendJob{}
+	r.pins.add(j, first)
+	c.largeWords(2, 4<<20)
+	if got := c.status(1, 2).First; got > first+1 {
+		t.Errorf("the log begins at %d, %d is pinned", got, first)
+	}
+	r.pins.remove(j)
+	c.largeWords(2, 2<<20)
+	c.eventually("the log is cut", func() bool { return c.status(1, 2).First > first+1 })
+}
