@@ -286,8 +286,14 @@ func TestBytesOfAPartOfTheLog(t *testing.T) {
 		bytes int64
 		want  uint64
 	}{
-		{20, 0, 20}, {20, each - 1, 20}, {20, each, 19}, {20, 5*each + 1, 15},
-		{12, 3 * each, 9}, {20, 100 * each, 4}, {12, 100 * each, 4}, {2, each, 2},
+		{20, 0, 20},
+		{20, each - 1, 20},
+		{20, each, 19},
+		{20, 5*each + 1, 15},
+		{12, 3 * each, 9},
+		{20, 100 * each, 4},
+		{12, 100 * each, 4},
+		{2, each, 2},
 	} {
 		if got := l.Within(c.index, c.bytes); got != c.want {
 			t.Errorf("up to %d within %d bytes: behind %d, want %d", c.index, c.bytes, got, c.want)

@@ -105,6 +105,13 @@ const (
 	EntryOverhead = 12
 
 	numMemtables = 3
+
+	// logBlockSize lets the largest record of a log fit into a block as it is begun. One
+	// that does not has its block copied, into one of twice the size at last, and the
+	// builder keeps all of them, so that a table takes three times its size of memory. A
+	// large block costs nothing where it is not compressed: a read finds its key by
+	// binary search and touches no more pages.
+	logBlockSize = 520 << 10
 )
 
 // Options say which database to open and how. The zero value of every field but
@@ -189,6 +196,7 @@ func (o Options) badger() badger.Options {
 		b.NumLevelZeroTablesStall = 2 * b.NumLevelZeroTables
 		b.BaseTableSize = min(max(o.MemTableSize/4, 1<<20), 8<<20)
 		b.Compression = options.None
+		b.BlockSize = logBlockSize
 		b.BlockCacheSize, b.IndexCacheSize = 0, 0
 		return b
 	}
