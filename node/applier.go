@@ -3,6 +3,7 @@ package node
 import (
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/raftyard/raftyard/group"
 )
@@ -12,6 +13,10 @@ const (
 	// state machine. A replica with more makes no further steps until the state
 	// machine has caught up; well before that it refuses proposals.
 	maxApplyBacklog = 64 << 20
+	// maxApplyBacklogs bounds those of all replicas. With more, only replicas make steps
+	// that have none, and with twice as much nobody: a node has thousands of groups, and
+	// state machines that share a disk become slow together.
+	maxApplyBacklogs = 128 << 20
 	// maxApplyBatch bounds what one call of Apply gets.
 	maxApplyBatch = 4 << 20
 	// maxTurn is how many tasks of one replica an applier does before others
@@ -27,6 +32,8 @@ type appliers struct {
 	ready  sync.Cond
 	queue  []*replica // those with tasks that no applier works on
 	closed bool
+
+	backlog atomic.Int64 // bytes of commands that wait, of all replicas
 
 	world *surroundings
 	procs processes
@@ -82,7 +89,24 @@ func (t *task) goesOn() bool {
 // apply queues committed commands. It never blocks: see maxApplyBacklog.
 func (a *appliers) apply(r *replica, ap *group.Apply) {
 	r.machine.addBacklog(ap.Bytes)
+	a.backlog.Add(int64(ap.Bytes))
 	a.add(r, task{apply: ap})
+}
+
+// room reports whether the replica may hand out more.
+func (a *appliers) room(r *replica) bool {
+	own, all := r.machine.backlog(), a.backlog.Load()
+	if own == 0 {
+		return all < 2*maxApplyBacklogs
+	}
+	return own < maxApplyBacklog && all < maxApplyBacklogs
+}
+
+// behind reports whether so much waits that the replica should take no proposals: long
+// before it may hand out no more.
+func (a *appliers) behind(r *replica) bool {
+	own := r.machine.backlog()
+	return own > maxApplyBacklog/4 || own > 0 && a.backlog.Load() > maxApplyBacklogs/2
 }
 
 // add queues a task for r's state machine.
@@ -151,10 +175,9 @@ func (a *appliers) do(r *replica, ts []task) {
 	for _, t := range ts {
 		bytes += t.apply.Bytes
 	}
-	if !r.serving() {
-		return
-	}
-	if !a.advance(r, ts) {
+	goesOn := r.serving() && a.advance(r, ts)
+	a.backlog.Add(-int64(bytes))
+	if !goesOn {
 		return
 	}
 	r.machine.addBacklog(-bytes) // before the worker looks whether there is room

@@ -50,7 +50,7 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 	// What is behind the snapshot and what is before it, and what comes meanwhile.
 	const most = 3 << 20
 	short := func() bool { return c.status(1, 2).Bytes <= most }
-	c.largeWords(12<<20)
+	c.largeWords(12 << 20)
 	c.eventually("the log is short", short)
 	if first := c.status(1, 2).First; first < 50 {
 		t.Errorf("the log begins at %d", first)
@@ -58,7 +58,7 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 	for range 8 {
 		c.close(1)
 		c.openSmallLogs(nil)
-		c.largeWords(1<<19)
+		c.largeWords(1 << 19)
 	}
 	c.eventually("the log is short after many starts", short)
 }
@@ -70,16 +70,16 @@ func TestPinsHoldSomeLog(t *testing.T) {
 	c.createSpec(Spec{
 		ID: 2, Kind: "kept", Voters: []raftyard.NodeID{1}, SnapshotEntries: 1 << 30,
 	})
-	c.largeWords(1<<19)
+	c.largeWords(1 << 19)
 	r := c.nodes[1].replica(2)
 	first := c.status(1, 2).Last
 	j := &sendJob{}
 	r.pins.add(j, first)
-	c.largeWords(4<<20)
+	c.largeWords(4 << 20)
 	if got := c.status(1, 2).First; got > first+1 {
 		t.Errorf("the log begins at %d, %d is pinned", got, first)
 	}
 	r.pins.remove(j)
-	c.largeWords(2<<20)
+	c.largeWords(2 << 20)
 	c.eventually("the log is cut", func() bool { return c.status(1, 2).First > first+1 })
 }

@@ -69,6 +69,7 @@ type Metrics struct {
 	Replicas, Leaders, Stopped int // now, without the system group
 	Groups, Nodes              int // in the registry, now
 	ApplyBacklogBytes          int64
+	UnsavedBytes               int64 // entries from leaders that are not durable yet
 	// Quarantined is how many replicas are in quarantine now, by reason.
 	Quarantined map[string]uint64
 
@@ -121,6 +122,7 @@ func (n *Node) Metrics() Metrics {
 		Transport:          n.transport.Stats(),
 		Peers:              n.transport.Peers(),
 	}
+	m.ApplyBacklogBytes, m.UnsavedBytes = n.appliers.backlog.Load(), n.unsaved.Load()
 	n.diskMetrics(&m)
 	m.Asleep, m.NodesLive = int(c.asleep.Load()), n.liveness.load().count()
 	m.Wakes = make(map[string]uint64, numWakeReasons)
@@ -134,7 +136,6 @@ func (n *Node) Metrics() Metrics {
 		if r.fault() != nil {
 			m.Stopped++
 		}
-		m.ApplyBacklogBytes += r.machine.backlog()
 	}
 	counts := n.registry.Counts()
 	m.Groups, m.Nodes = counts.Groups, counts.Nodes

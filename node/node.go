@@ -37,6 +37,7 @@ type Node struct {
 	transport  world.Carrier
 	committer  *committer
 	appliers   *appliers
+	unsaved    atomic.Int64 // bytes, see maxUnsaved
 	sender     *snapshotSender
 	files      *background
 	lifecycle  *lifecycle

@@ -38,6 +38,10 @@ func (w *worker) receive(in *inbound) {
 }
 
 func (w *worker) takeMessage(r *replica, in *inbound) {
+	if !w.takesEntries(r, in.m) {
+		w.node.metrics.messagesDropped.Add(1)
+		return
+	}
 	r.learn(raftyard.ReplicaID(in.m.GetFrom()), in.from)
 	err := r.raft.Step(in.m)
 	if errors.Is(err, group.ErrDamaged) {

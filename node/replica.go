@@ -88,6 +88,8 @@ type owned struct {
 
 	opening bool // it is to be opened again, because of a skip
 
+	unsaved unsaved
+
 	dirty bool // stands in the worker's list of replicas to look at
 
 	meta      meta // as last given to the committer

@@ -165,6 +165,7 @@ func (w *worker) retire(r *replica, reason error) {
 		}
 		r.reads = nil
 	})
+	w.node.unsaved.Add(-r.unsaved.drop())
 	r.stopServing(reason)
 	w.writes = slices.DeleteFunc(w.writes, func(x write) bool { return x.group == r.group })
 	if w.replicas[r.group] == r {
@@ -229,7 +230,7 @@ func (w *worker) propose(p *proposal) {
 			c.finish(group.Result{}, err)
 			return
 		}
-		if r.machine.backlog() > maxApplyBacklog/4 {
+		if w.node.appliers.behind(r) {
 			c.finish(group.Result{}, fmt.Errorf("%w: the state machine of group %d is behind",
 				ErrOverloaded, r.group))
 			return
@@ -290,11 +291,12 @@ func (w *worker) cancel(c *call, cause error) {
 // drain lets the replica make steps until it has none or must wait for one. A node whose
 // disk is stuck makes none: it sends nothing, so that others take over.
 func (w *worker) drain(r *replica) {
-	for !r.busy && r.raft.HasReady() && r.machine.backlog() < maxApplyBacklog {
+	for !r.busy && r.raft.HasReady() && w.node.appliers.room(r) {
 		if w.node.slow.muted.Load() {
 			return
 		}
 		r.out = r.raft.Ready()
+		r.unsaved.taken()
 		w.route(r)
 	}
 }
@@ -377,6 +379,7 @@ func (w *worker) finish(r *replica) {
 	out := r.out
 	r.out = group.Output{}
 	r.busy = false
+	w.node.unsaved.Add(-r.unsaved.saved())
 	w.send(r, out.After)
 	if out.Apply != nil {
 		r.snap.passed += int64(out.Apply.Bytes)

@@ -36,7 +36,8 @@ type call struct {
 	cleanup []func() // in reverse order, when the request ends
 	abort   bool     // the answer is half sent and cannot be mended
 
-	bodyFailed bool // the rest of the body is not worth waiting for
+	reserved   int64 // bytes of room for the answer
+	bodyFailed bool  // the rest of the body is not worth waiting for
 }
 
 // linger is how long after its deadline an answer may still take to be sent.
@@ -62,6 +63,8 @@ func (c *call) begin(rt *route) error {
 	slots := c.handler.slots
 	if rt.vital != nil {
 		slots = rt.vital
+	} else if IsCrowded(c.r.Context()) {
+		return newProblem(client.CodeOverloaded, "there are too many connections")
 	}
 	select {
 	case slots <- struct{}{}:
@@ -239,16 +242,16 @@ func (c *call) body(what string, limit int64) ([]byte, error) {
 		expect = limit
 	}
 	bodies := c.handler.bodies
-	if !bodies.TryAcquire(expect) {
+	if !bodies.take(expect) {
 		return nil, newProblem(client.CodeOverloaded, "too many bodies are in memory at once")
 	}
-	c.cleanup = append(c.cleanup, func() { bodies.Release(expect) })
+	c.cleanup = append(c.cleanup, func() { bodies.give(expect) })
 
 	control := http.NewResponseController(c.w)
 	if deadline, ok := c.r.Context().Deadline(); ok {
 		ignoreUnsupported(control.SetReadDeadline(deadline))
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, limit))
+	data, err := readAll(http.MaxBytesReader(c.w, c.r.Body, limit), c.r.ContentLength)
 	c.bodyFailed = err != nil
 	switch {
 	case err == nil:
@@ -264,6 +267,17 @@ func (c *call) body(what string, limit int64) ([]byte, error) {
 		return nil, newProblem(client.CodeInvalid,
 			"%s cannot be read: %s", what, client.Explain(err))
 	}
+}
+
+// readAll reads a body whose length is known, unless it is negative, without taking more
+// memory than that.
+func readAll(body io.Reader, length int64) ([]byte, error) {
+	if length < 0 {
+		return io.ReadAll(body)
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, length+bytes.MinRead))
+	_, err := buf.ReadFrom(body)
+	return buf.Bytes(), err
 }
 
 func tooLarge(what string, limit int64) error {
@@ -286,6 +300,7 @@ func (c *call) send(status int, v any) error {
 // write sends the answer. An error means that the client is gone, which the
 // server finds out too.
 func (c *call) write(status int, body []byte) {
+	c.settle(int64(len(body)))
 	header := c.w.Header()
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	header.Set("X-Content-Type-Options", "nosniff")

@@ -140,6 +140,8 @@ func (n *nodeCollector) replicaFigures() {
 		func(m *node.Metrics) float64 { return float64(m.Nodes) })
 	n.gauge("apply_backlog_bytes", "Committed commands that wait for their state machine.",
 		func(m *node.Metrics) float64 { return float64(m.ApplyBacklogBytes) })
+	n.gauge("unsaved_bytes", "Entries that leaders have sent and that are not durable yet.",
+		func(m *node.Metrics) float64 { return float64(m.UnsavedBytes) })
 	n.gauge("disk_free_bytes", "Free space on the disk of the data directory.",
 		func(m *node.Metrics) float64 { return float64(m.DiskFreeBytes) })
 	n.gauge("disk_level", "What the node gives up for want of space: 0 nothing to 3 everything.",

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/raftyard/raftyard/client"
 	"github.com/raftyard/raftyard/node"
 )
@@ -50,6 +48,15 @@ type Config struct {
 	// answered 429. Default: 256 MiB.
 	MaxBodyBytes int64
 
+	// MaxAnswerBytes bounds the values that are in memory because their answers are not
+	// sent yet: of keys, lists and transactions. Reads and transactions that would be more
+	// are answered 429, and not done. Default: 256 MiB.
+	MaxAnswerBytes int64
+
+	// Connections returns how many connections there are, for the metrics. It must not
+	// block. Default: nobody knows.
+	Connections func() int
+
 	// DisableProfiles turns /debug/pprof/ off.
 	DisableProfiles bool
 
@@ -67,6 +74,7 @@ func (c Config) withDefaults() Config {
 	c.MaxTimeout = cmp.Or(c.MaxTimeout, 5*time.Minute)
 	c.MaxInFlight = cmp.Or(c.MaxInFlight, 4096)
 	c.MaxBodyBytes = cmp.Or(c.MaxBodyBytes, 256<<20)
+	c.MaxAnswerBytes = cmp.Or(c.MaxAnswerBytes, 256<<20)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -80,8 +88,9 @@ type Handler struct {
 	keys    []methodRoute // of paths of keys
 	index   []indexed
 	origins *http.CrossOriginProtection
-	slots   chan struct{}       // one for each request that is being served
-	bodies  *semaphore.Weighted // bytes of bodies in memory
+	slots   chan struct{} // one for each request that is being served
+	bodies  *room         // bytes of bodies in memory
+	answers *room         // bytes of answers in memory
 	metrics *metrics
 	refresh func(context.Context) error // see refresher
 }
@@ -97,14 +106,15 @@ func New(cfg Config) (*Handler, error) {
 		mux:     http.NewServeMux(),
 		origins: http.NewCrossOriginProtection(),
 		slots:   make(chan struct{}, cfg.MaxInFlight),
-		bodies:  semaphore.NewWeighted(cfg.MaxBodyBytes),
 		refresh: refresher(cfg.Node),
 	}
-	m, err := newMetrics(cfg.Metrics)
+	m, err := newMetrics(cfg.Metrics, cfg.Connections)
 	if err != nil {
 		return nil, err
 	}
 	h.metrics = m
+	h.bodies = newRoom(cfg.MaxBodyBytes, m.bodies)
+	h.answers = newRoom(cfg.MaxAnswerBytes, m.answers)
 	h.routes()
 	return h, nil
 }

@@ -70,6 +70,9 @@ func (h *Handler) getKey(c *call) error {
 	if err != nil {
 		return err
 	}
+	if err = c.reserve(int64(len(value.Data))); err != nil {
+		return err
+	}
 	header := c.w.Header()
 	tag := etag(value.Revision)
 	header.Set("ETag", tag)
@@ -208,6 +211,9 @@ func (h *Handler) listKeys(c *call) error {
 	}
 	req, err := c.listRequest()
 	if err != nil {
+		return err
+	}
+	if err = c.reserve(mostAnswer); err != nil {
 		return err
 	}
 	result, err := h.cfg.KV.List(c.r.Context(), id, req)

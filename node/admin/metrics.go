@@ -19,10 +19,12 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	inFlight prometheus.Gauge
+	bodies   prometheus.Gauge
+	answers  prometheus.Gauge
 	scrape   http.Handler
 }
 
-func newMetrics(ofNode func() node.Metrics) (*metrics, error) {
+func newMetrics(ofNode func() node.Metrics, connections func() int) (*metrics, error) {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -38,11 +40,25 @@ func newMetrics(ofNode func() node.Metrics) (*metrics, error) {
 			Name: "raftyard_http_requests_in_flight",
 			Help: "HTTP requests that are being served.",
 		}),
+		bodies: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "raftyard_http_body_bytes",
+			Help: "Bodies of HTTP requests that are in memory.",
+		}),
+		answers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "raftyard_http_answer_bytes",
+			Help: "Values in memory whose HTTP answers are not sent yet, and room kept for them.",
+		}),
 	}
 	all := []prometheus.Collector{
-		m.requests, m.seconds, m.inFlight,
+		m.requests, m.seconds, m.inFlight, m.bodies, m.answers,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}
+	if connections != nil {
+		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "raftyard_http_connections",
+			Help: "Connections to the HTTP port.",
+		}, func() float64 { return float64(connections()) }))
 	}
 	if ofNode != nil {
 		all = append(all, newNodeCollector(ofNode))

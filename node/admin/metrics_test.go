@@ -23,7 +23,7 @@ func TestMetrics(t *testing.T) {
 		m.Quarantined = map[string]uint64{"damaged_log": 1}
 		m.Transport.DroppedBy, m.Transport.RefusedBy = kinds, kinds
 		return m
-	}})
+	}, Connections: func() int { return 3 }})
 	for _, method := range []string{"GET", "BREW"} {
 		ask(h, method, "/v1/status", "")
 		ask(h, method, "/no/such/path/"+method, "")

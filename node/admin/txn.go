@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/raftyard/raftyard/client"
 	"github.com/raftyard/raftyard/kv"
@@ -26,6 +27,11 @@ func (h *Handler) txn(c *call) error {
 	if err != nil {
 		return err
 	}
+	if gets(txn.Then) || gets(txn.Else) {
+		if err = c.reserve(mostAnswer); err != nil {
+			return err
+		}
+	}
 	result, err := h.cfg.KV.Txn(c.r.Context(), id, txn)
 	if err != nil {
 		return err
@@ -46,6 +52,11 @@ func (h *Handler) txn(c *call) error {
 		answer.Results[i] = opResult(ops[i].Key, &result.Results[i])
 	}
 	return c.send(http.StatusOK, answer)
+}
+
+// gets reports whether operations return values.
+func gets(ops []kv.Op) bool {
+	return slices.ContainsFunc(ops, func(op kv.Op) bool { return op.Kind == kv.OpGet })
 }
 
 func opResult(key []byte, r *kv.OpResult) client.OpResult {

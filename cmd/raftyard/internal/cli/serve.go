@@ -48,7 +48,7 @@ stop it within 10 s; a second signal ends it at once.`,
 func (a *app) serve(ctx context.Context, cfg config.Config) error {
 	logger := daemon.NewLogger(a.env.Stderr, cfg.Log)
 	begun := time.Now()
-	procs := daemon.TuneProcs(1)
+	procs, memory := daemon.TuneProcs(1), daemon.TuneMemory(1)
 	version := buildVersion()
 	logger.Info("starting",
 		slog.String("version", version.Version),
@@ -57,7 +57,8 @@ func (a *app) serve(ctx context.Context, cfg config.Config) error {
 		slog.String("data_dir", cfg.Node.DataDir),
 		slog.String("http", cfg.Listen.HTTP),
 		slog.String("peer", cfg.Listen.Peer),
-		slog.Int("procs", procs))
+		slog.Int("procs", procs),
+		slog.Int64("memory_limit", memory))
 	d, err := daemon.Start(ctx, daemon.Options{
 		Config: cfg, Version: version.Version, Logger: logger,
 	})

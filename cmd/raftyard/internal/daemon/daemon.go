@@ -46,6 +46,8 @@ type Daemon struct {
 	served chan error // what Serve has returned
 	addr   net.Addr
 
+	connections func() int // to the HTTP port
+
 	cancelRequests context.CancelFunc // ends every request that is under way
 
 	// handler is replaced when the node is open.
@@ -121,9 +123,13 @@ func (d *Daemon) serve() {
 	d.handler.Store(&starting)
 	d.server = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if admin.IsCrowded(r.Context()) {
+				w.Header().Set("Connection", "close")
+			}
 			(*d.handler.Load()).ServeHTTP(w, r)
 		}),
 		BaseContext:       func(net.Listener) context.Context { return base },
+		ConnContext:       connContext,
 		ReadHeaderTimeout: 5 * time.Second,
 		// The handler ends each body at the request's own deadline; this one is
 		// for what is left unread.
@@ -132,7 +138,8 @@ func (d *Daemon) serve() {
 		MaxHeaderBytes: 64 << 10,
 		ErrorLog:       slog.NewLogLogger(d.logger.Handler(), slog.LevelDebug),
 	}
-	listener := d.opts.HTTP
+	listener := newCrowd(d.opts.HTTP)
+	d.connections = listener.connections
 	go func() { d.served <- d.server.Serve(listener) }()
 }
 
@@ -161,6 +168,8 @@ func (d *Daemon) open(ctx context.Context) error {
 		KV:      kv.NewClient(n),
 		Metrics: n.Metrics,
 		Logger:  d.logger,
+
+		Connections: d.connections,
 
 		CheckHost: isLoopback(d.addr),
 		Hosts:     d.hosts(),

@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"math"
 	"os"
 	"runtime"
+	"runtime/debug"
 )
 
 // writersPerNode is how many goroutines of a node wait in a sync of the disk most
@@ -22,4 +24,20 @@ func TuneProcs(nodes int) int {
 	procs += nodes * writersPerNode
 	runtime.GOMAXPROCS(procs)
 	return procs
+}
+
+// memoryPerNode is the memory that a node may take before the collector works harder than
+// usual. By itself it lets garbage grow to as much as is in use, and in use are large
+// buffers, of databases and of requests, that come and go; see docs/memory.md.
+const memoryPerNode = 1 << 30
+
+// TuneMemory bounds the garbage of a process with some nodes. What the user has set as
+// GOMEMLIMIT stays as it is. It returns the limit that now holds.
+func TuneMemory(nodes int) int64 {
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 || os.Getenv("GOMEMLIMIT") != "" {
+		return limit
+	}
+	limit := int64(nodes) * memoryPerNode
+	debug.SetMemoryLimit(limit)
+	return limit
 }
