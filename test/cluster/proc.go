@@ -27,9 +27,18 @@ type Memory struct {
 
 // Memory returns the memory of the node's process. It needs /proc.
 func (n *Node) Memory() (Memory, error) {
-	status, err := os.ReadFile("/proc/" + strconv.Itoa(n.PID()) + "/status")
+	m, err := MemoryOf(strconv.Itoa(n.PID()))
 	if err != nil {
-		return Memory{}, fmt.Errorf("memory of node %d: %w", n.id, err)
+		err = fmt.Errorf("memory of node %d: %w", n.id, err)
+	}
+	return m, err
+}
+
+// MemoryOf returns the memory of a process by its id, or of this one, "self". It needs /proc.
+func MemoryOf(pid string) (Memory, error) {
+	status, err := os.ReadFile("/proc/" + pid + "/status")
+	if err != nil {
+		return Memory{}, err
 	}
 	var m Memory
 	for line := range strings.Lines(string(status)) {
