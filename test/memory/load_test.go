@@ -104,8 +104,10 @@ func (l *load) note(a cluster.Answer, size int) bool {
 }
 
 // pause keeps a client that was refused from asking again at once.
-func pause(stop <-chan struct{}) {
-	timer := time.NewTimer(20 * time.Millisecond)
+func pause(stop <-chan struct{}) { pauseFor(stop, 20*time.Millisecond) }
+
+func pauseFor(stop <-chan struct{}, d time.Duration) {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -36,16 +36,16 @@ const slowReady = "ready"
 // have there would be gigabytes.
 const slowGroups = 64
 
-// slow is a state machine that takes a megabyte in a tenth of a second, and keeps nothing.
-type slow struct{}
+// slow is a state machine that takes ten seconds for a megabyte until it is to stop, and
+// keeps nothing.
+type slow struct{ stop <-chan struct{} }
 
-func (slow) Apply(batch []group.Command) ([]group.Result, error) {
+func (s slow) Apply(batch []group.Command) ([]group.Result, error) {
 	bytes := 0
 	for i := range batch {
 		bytes += len(batch[i].Data)
 	}
-	timer := time.NewTimer(time.Duration(bytes) * 100 * time.Millisecond / mib)
-	<-timer.C
+	pauseFor(s.stop, time.Duration(bytes)*10*time.Second/mib)
 	return make([]group.Result, len(batch)), nil
 }
 
@@ -79,7 +79,9 @@ func slowNodes(dir string) (err error) {
 		peers = append(peers, node.Peer{ID: id, Addr: transport.MemoryAddr(id)})
 	}
 	var nodes []*node.Node
+	stop := make(chan struct{})
 	defer func() {
+		close(stop)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		for _, n := range nodes {
@@ -91,7 +93,7 @@ func slowNodes(dir string) (err error) {
 			ID: p.ID, Dir: filepath.Join(dir, p.ID.String()), Cluster: "slow", Peers: peers,
 			Network: network,
 			Kinds: map[string]group.Factory{
-				"slow": func(group.Env) (group.StateMachine, error) { return slow{}, nil },
+				"slow": func(group.Env) (group.StateMachine, error) { return slow{stop}, nil },
 			},
 		})
 		if err != nil {
