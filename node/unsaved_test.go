@@ -12,7 +12,7 @@ import (
 // TestUnsavedEntriesAreBounded: what leaders send to a node whose disk hangs is taken up to a
 // bound of all groups together; what has none yet gets a little more.
 func TestUnsavedEntriesAreBounded(t *testing.T) {
-	w := newWorker(&Node{})
+	w := &worker{node: &Node{}}
 	const size = 1 << 20
 	data := bytes.Repeat([]byte("e"), size-entryOverhead)
 	appends := &raftpb.Message{

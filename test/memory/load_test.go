@@ -142,7 +142,9 @@ func (l *load) answers(code string) int {
 }
 
 // createGroups creates groups with three voters and waits until each takes a write.
-func createGroups(t *testing.T, c *cluster.Cluster, count int, spec client.Spec) []raftyard.GroupID {
+func createGroups(
+	t *testing.T, c *cluster.Cluster, count int, spec client.Spec,
+) []raftyard.GroupID {
 	t.Helper()
 	spec.Kind = "kv"
 	for _, n := range c.Nodes() {

@@ -185,11 +185,12 @@ func TestSlowStateMachines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err = cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	lines := bufio.NewReader(stdout)
-	if line, err := lines.ReadString('\n'); err != nil || line != slowReady+"\n" {
+	line, err := lines.ReadString('\n')
+	if err != nil || line != slowReady+"\n" {
 		t.Fatalf("it says %q, %v, %v: %s", line, err, cmd.Wait(), errs.String())
 	}
 	w := newWatch(t, &watch{processes: []process{processID(cmd.Process.Pid)}})

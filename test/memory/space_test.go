@@ -40,8 +40,10 @@ func TestSpaceComesBack(t *testing.T) {
 	}
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
-	l := &load{nodes: c.Nodes(), groups: createGroups(t, c, groups, client.Spec{}),
-		clients: 20, keys: keys, size: size}
+	l := &load{
+		nodes: c.Nodes(), groups: createGroups(t, c, groups, client.Spec{}),
+		clients: 20, keys: keys, size: size,
+	}
 	w := newWatch(t, &watch{nodes: c.Nodes(), disk: true})
 	newLoad(t, l)
 	w.passedBy(l)
