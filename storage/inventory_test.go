@@ -133,6 +133,54 @@ func TestTombstoneIsHidden(t *testing.T) {
 	}
 }
 
+// TestForgottenTombstoneIsBack: the group was forgotten, and another incarnation of it has a
+// replica with few records. All of that is lost, so that the tombstone of the former one,
+// which had many records, is there again. It must not hide that a replica is missing, which
+// would be made once more under its id.
+func TestForgottenTombstoneIsBack(t *testing.T) {
+	o := testOptions(t.TempDir())
+	s := mustOpen(t, o)
+	mustCommit(t, s, func(b *Batch) { b.Create(testReplica(1), Update{}) })
+	for i := range uint64(20) {
+		mustCommit(t, s, func(b *Batch) { b.Update(1, Update{Entries: entriesOf(i+1, 1, 1)}) })
+	}
+	mustCommit(t, s, func(b *Batch) { b.Destroy(1, Tombstone{NextReplica: 2}) })
+	mustCommit(t, s, func(b *Batch) { b.MarkPurged(1) })
+	tomb, err := readKey(s, appendKey(nil, 1, kindReplica))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustCommit(t, s, func(b *Batch) { b.Forget(1) })
+	later := testReplica(1)
+	later.ID, later.Incarnation = 3, raftyard.Incarnation{7}
+	mustCommit(t, s, func(b *Batch) { b.Create(later, Update{}) })
+	mustClose(t, s)
+	lose := func() {
+		editLog(t, o, func(txn txn) error {
+			return errors.Join(wipeGroup(1)(txn), txn.Set(appendKey(nil, 1, kindReplica), tomb))
+		})
+	}
+	lose()
+	for range 2 { // what it has found it has noted
+		s = mustOpen(t, o)
+		r, _ := s.Replica(1)
+		if r.ID != 3 || r.Incarnation != later.Incarnation || r.Damage == nil {
+			t.Errorf("it is %+v, want replica 3 of the later incarnation, damaged", r)
+		}
+		mustClose(t, s)
+	}
+	s = mustOpen(t, o)
+	mustCommit(t, s, func(b *Batch) { b.Destroy(1, Tombstone{NextReplica: 4}) })
+	mustClose(t, s)
+	lose()
+	s = mustOpen(t, o)
+	defer mustClose(t, s)
+	r, _ := s.Replica(1)
+	if r.ID != 3 || r.Tombstone == nil || r.Tombstone.NextReplica != 4 {
+		t.Errorf("it is %+v, want the tombstone of replica 3", r)
+	}
+}
+
 func readKey(s *Store, key []byte) ([]byte, error) {
 	at := s.db.Snapshot()
 	defer at.Discard()
