@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/wire"
 )
 
 // victimOf makes a store in which replica 1 of group 1 is destroyed, and that was noted.
@@ -153,6 +154,16 @@ func TestInventoryOfLongTombstones(t *testing.T) {
 	mustClose(t, s)
 }
 
+// oldStoreFrame is the first frame of an inventory of format 1 or 2.
+func oldStoreFrame(in readInventory, format byte) []byte {
+	frame := appendFrame(nil, frameStore, func(b []byte) []byte {
+		return wire.AppendUvarint(wire.AppendID(b, in.store), in.boot)
+	})
+	frame[frameFront] = format
+	binary.LittleEndian.PutUint32(frame, frameSum(frame))
+	return frame
+}
+
 // TestLostTailWithoutInventory: the newest batches are gone, and nothing says who has been
 // here in them: the inventory is missing, or is an older one without tombstones. The store
 // does not open, however often that is tried.
@@ -165,10 +176,7 @@ func TestLostTailWithoutInventory(t *testing.T) {
 				return err
 			}
 			in := decodeInventory(b)
-			frame := appendStoreFrame(nil, in.store, in.boot)
-			frame[frameFront] = 1
-			binary.LittleEndian.PutUint32(frame, frameSum(frame))
-			return os.WriteFile(path, frame, 0o600)
+			return os.WriteFile(path, oldStoreFrame(in, 1), 0o600)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func TestFormat(t *testing.T) {
 				return fmt.Sprintf("%x\n", encodeNote(id.Store, 0x0102030405))
 			case "inventory":
 				return dumpInventory(id)
-			case "inventory-1":
+			case "inventory-old":
 				return readOldInventory(t, d)
 			case "store-record":
 				return fmt.Sprintf("%x = %x\n", identityKey, storeRecord(id))
@@ -85,7 +85,7 @@ func dumpInventory(id Identity) string {
 		}}},
 	}
 	return fmt.Sprintf("store   %x\nlive    %x\ngone    %x\nnumbers %x\ndead    %x\n",
-		appendStoreFrame(nil, id.Store, id.Boot),
+		appendStoreFrame(nil, id.Store, id.Boot, 300),
 		appendList(nil, frameLive, changes),
 		appendList(nil, frameGone, changes[1:]),
 		appendList(nil, frameNumbers, changes),
@@ -100,8 +100,8 @@ func readOldInventory(t *testing.T, d *datadriven.TestData) string {
 		d.Fatalf(t, "%v", err)
 	}
 	in := decodeInventory(b)
-	text := fmt.Sprintf("store %v, boot %d, whole %t, %d of %d bytes\n",
-		in.store, in.boot, in.whole, in.size, len(b))
+	text := fmt.Sprintf("store %v, boot %d, whole %t, floor %t, %d of %d bytes\n",
+		in.store, in.boot, in.whole, in.floored, in.size, len(b))
 	for _, g := range slices.Sorted(maps.Keys(in.entries)) {
 		e := in.entries[g]
 		text += fmt.Sprintf("%d: %v replica %d seq %d live %t\n",
@@ -234,6 +234,7 @@ func sortLines(s string) string {
 
 func FuzzRecords(f *testing.F) {
 	s := &Store{limits: Limits{MaxValueBytes: 1000, MaxEntryBytes: 1000}, recordLimit: 40}
+	s.inventory = &inventory{}
 	w := &s.writer
 	w.reset(s, 7, 10_000)
 	ops := []op{

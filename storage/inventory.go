@@ -40,6 +40,13 @@ type inventory struct {
 	// too.
 	whole bool
 
+	// floor is not below any number that a record of a forgotten group had. A group of which
+	// nothing is there begins above it: a tombstone from before it was forgotten, which comes
+	// back with a disk that has lost its newest batches, is older than what the inventory has
+	// of it then. The committer raises it as the owner of the file, and reads it without.
+	floor   uint64
+	floored bool // what was found at the start tells of the floor
+
 	mu      sync.Mutex // held while the file is written; makes its holder the owner of the rest
 	file    vfs.File   // nil: not open
 	at      int64      // where the next frame goes
@@ -47,7 +54,7 @@ type inventory struct {
 	entries map[groupID]inventoryEntry
 	needs   int64  // about what the entries take in the file
 	behind  bool   // the file has not got all of the entries
-	forgot  uint64 // counts the times that groups were forgotten, whose numbers begin again
+	forgot  uint64 // counts the times that groups were forgotten
 }
 
 const (
@@ -59,6 +66,10 @@ const (
 
 	// inventorySlack is how many bytes the file may have beyond twice what it needs.
 	inventorySlack = 128 << 10
+
+	// batchRecords is more than the records of a batch on average: so many take 32 MiB,
+	// and the bytes of a batch are bounded.
+	batchRecords = 1 << 20
 )
 
 // lock makes the caller the owner of the file.
@@ -84,7 +95,9 @@ func (s *Store) openInventory() error {
 		until: s.backing.Until, dirty: make(map[groupID]bool),
 	}
 	b, err := s.backing.Files.ReadFile(s.inventory.path)
-	if s.inventory.whole = id.Boot == 0; s.inventory.whole || errors.Is(err, fs.ErrNotExist) {
+	isNew := id.Boot == 0
+	s.inventory.whole, s.inventory.floored = isNew, isNew
+	if isNew || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
@@ -101,7 +114,16 @@ func (s *Store) openInventory() error {
 		return nil
 	}
 	s.inventory.entries, s.inventory.whole = in.entries, in.whole
+	s.inventory.floor, s.inventory.floored = in.floor, in.floored
 	return nil
+}
+
+// guessFloor finds a floor where the file does not tell: it is of an older format, or of no
+// use. No group has more records than all batches up to this one.
+func (v *inventory) guessFloor(batch uint64) {
+	if !v.floored {
+		v.floor = batch * batchRecords
+	}
 }
 
 // begin writes the file anew, with what the store has, as of this start.
@@ -122,7 +144,7 @@ func (v *inventory) begin(replicas map[groupID]*replica) error {
 // rewrite replaces the file by a new one. The owner calls it.
 func (v *inventory) rewrite() (err error) {
 	temp := v.path + tempSuffix
-	b := encodeInventory(v.store, v.boot, v.entries)
+	b := encodeInventory(v.store, v.boot, v.floor, v.entries)
 	f, err := v.files.Create(temp)
 	if err != nil {
 		return err
@@ -229,8 +251,9 @@ func isNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// forget removes groups of which nothing will be left when the batch is durable: their
-// numbers begin again. The file is written anew, so that no torn end can bring them back.
+// forget removes groups of which nothing will be left when the batch is durable, and raises
+// the floor to their numbers. The file is written anew, so that no torn end can bring them
+// back, and always: the time before it may have failed.
 func (v *inventory) forget(order []*stage) error {
 	if !slices.ContainsFunc(order, func(st *stage) bool { return st.forgotten }) {
 		return nil
@@ -239,12 +262,10 @@ func (v *inventory) forget(order []*stage) error {
 	v.lock()
 	defer v.mu.Unlock()
 	for _, st := range order {
-		if _, there := v.entries[st.group]; there && st.forgotten {
+		if st.forgotten {
 			gone = append(gone, inventoryChange{group: st.group})
+			v.floor = max(v.floor, st.rep.seq)
 		}
-	}
-	if len(gone) == 0 {
-		return nil
 	}
 	v.forgot++
 	v.take(gone)
@@ -307,8 +328,8 @@ func (s *Store) noteNumbers() error {
 var errForgot = errors.New("groups were forgotten meanwhile")
 
 // note appends changes, and writes the file anew when it has become too long. If groups
-// were forgotten since the changes were gathered, these may be of groups whose numbers have
-// begun again, and are not taken.
+// were forgotten since the changes were gathered, these may be of groups of which nothing is
+// left, and are not taken.
 func (v *inventory) note(changes []inventoryChange, forgot uint64) error {
 	v.lock()
 	defer v.mu.Unlock()

@@ -16,12 +16,12 @@ import (
 //
 //	crc32c 4, little endian, of the rest | length of the body 4, big endian | body
 //
-// and a body is format 1, kind 1, and what the kind says. Later frames count more.
+// and a body is format 1 byte, kind 1 byte, and what the kind says. Later frames count more.
 const (
-	inventoryFormat = 2 // 1 has no tombstones
+	inventoryFormat = 3 // 1 has no tombstones, 2 has no floor
 	frameFront      = crcSize + 4
 
-	frameStore   = 1 // store, boot: who keeps it; the first, and one for each start
+	frameStore   = 1 // store, boot, floor: who keeps it; the first
 	frameLive    = 2 // count, and so many of group, incarnation, replica, seq
 	frameGone    = 3 // count, and so many groups: nothing is left, or in format 1 a tombstone
 	frameNumbers = 4 // count, and so many of group, seq
@@ -115,9 +115,9 @@ func frameSum(frame []byte) uint32 {
 	return crc32.Checksum(frame[crcSize:], crc32.MakeTable(crc32.Castagnoli))
 }
 
-func appendStoreFrame(b []byte, store uuid.UUID, boot uint64) []byte {
+func appendStoreFrame(b []byte, store uuid.UUID, boot, floor uint64) []byte {
 	return appendFrame(b, frameStore, func(b []byte) []byte {
-		return wire.AppendUvarint(wire.AppendID(b, store), boot)
+		return wire.AppendUvarint(wire.AppendUvarint(wire.AppendID(b, store), boot), floor)
 	})
 }
 
@@ -169,6 +169,8 @@ type readInventory struct {
 	store   uuid.UUID // of its last store frame, zero: there is none
 	boot    uint64
 	whole   bool // it is of a format that has tombstones
+	floored bool // it is of a format that has a floor
+	floor   uint64
 	entries map[groupID]inventoryEntry
 	size    int // of what can be read, from the beginning
 }
@@ -218,7 +220,10 @@ func (in *readInventory) take(body []byte) bool {
 	switch r.Byte() {
 	case frameStore:
 		in.store, in.boot = r.ID(), r.Uvarint()
-		in.whole = format > 1
+		in.whole, in.floored = format > 1, format > 2
+		if in.floored {
+			in.floor = r.Uvarint()
+		}
 	case frameLive:
 		for range r.Count(19) {
 			g := raftyard.GroupID(r.Uvarint())
@@ -259,7 +264,9 @@ func readEntry(r *wire.Reader) inventoryEntry {
 }
 
 // encodeInventory returns the shortest file that says the same.
-func encodeInventory(store uuid.UUID, boot uint64, entries map[groupID]inventoryEntry) []byte {
+func encodeInventory(
+	store uuid.UUID, boot, floor uint64, entries map[groupID]inventoryEntry,
+) []byte {
 	var live, dead []inventoryChange
 	size := int64(64)
 	for _, g := range slices.Sorted(maps.Keys(entries)) {
@@ -270,6 +277,6 @@ func encodeInventory(store uuid.UUID, boot uint64, entries map[groupID]inventory
 			dead = append(dead, c)
 		}
 	}
-	b := appendStoreFrame(make([]byte, 0, size), store, boot)
+	b := appendStoreFrame(make([]byte, 0, size), store, boot, floor)
 	return appendList(appendList(b, frameLive, live), frameDead, dead)
 }

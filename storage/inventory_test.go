@@ -136,21 +136,55 @@ func TestTombstoneIsHidden(t *testing.T) {
 // TestForgottenTombstoneIsBack: the group was forgotten, and another incarnation of it has a
 // replica with few records. All of that is lost, so that the tombstone of the former one,
 // which had many records, is there again. It must not hide that a replica is missing, which
-// would be made once more under its id.
+// would be made once more under its id; also if the store was started again between the two,
+// and if it had an older inventory then, or none.
 func TestForgottenTombstoneIsBack(t *testing.T) {
-	o := testOptions(t.TempDir())
+	for name, between := range map[string]func(path string) error{
+		"as it is": func(string) error { return nil },
+		"missing":  os.Remove,
+		"format 2": func(path string) error {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(path, oldStoreFrame(decodeInventory(b), 2), 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions(t.TempDir())
+			tomb := forgetMany(t, o)
+			if err := between(filepath.Join(o.Dir, inventoryName)); err != nil {
+				t.Fatal(err)
+			}
+			testTombstoneIsBack(t, o, tomb)
+		})
+	}
+}
+
+// forgetMany makes a store with a group that had many records and is forgotten, and returns
+// its tombstone.
+func forgetMany(t *testing.T, o Options) (tomb []byte) {
+	t.Helper()
 	s := mustOpen(t, o)
+	defer mustClose(t, s)
 	mustCommit(t, s, func(b *Batch) { b.Create(testReplica(1), Update{}) })
 	for i := range uint64(20) {
 		mustCommit(t, s, func(b *Batch) { b.Update(1, Update{Entries: entriesOf(i+1, 1, 1)}) })
 	}
 	mustCommit(t, s, func(b *Batch) { b.Destroy(1, Tombstone{NextReplica: 2}) })
 	mustCommit(t, s, func(b *Batch) { b.MarkPurged(1) })
+	collectAll(t, s)
 	tomb, err := readKey(s, appendKey(nil, 1, kindReplica))
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustCommit(t, s, func(b *Batch) { b.Forget(1) })
+	return tomb
+}
+
+func testTombstoneIsBack(t *testing.T, o Options, tomb []byte) {
+	t.Helper()
+	s := mustOpen(t, o)
 	later := testReplica(1)
 	later.ID, later.Incarnation = 3, raftyard.Incarnation{7}
 	mustCommit(t, s, func(b *Batch) { b.Create(later, Update{}) })
@@ -178,6 +212,45 @@ func TestForgottenTombstoneIsBack(t *testing.T) {
 	r, _ := s.Replica(1)
 	if r.ID != 3 || r.Tombstone == nil || r.Tombstone.NextReplica != 4 {
 		t.Errorf("it is %+v, want the tombstone of replica 3", r)
+	}
+}
+
+// TestForgetOnAFullDisk: as long as the inventory cannot be written, a group is not
+// forgotten, however often that is tried; after that the file has nothing of it but the floor.
+func TestForgetOnAFullDisk(t *testing.T) {
+	o := testOptions(t.TempDir())
+	disk := &fullDisk{FS: vfs.OS{}}
+	on := Real()
+	on.Files = disk
+	s, err := OpenOn(o, on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, s)
+	s.keeper.stop()
+	mustCommit(t, s, func(b *Batch) { b.Create(testReplica(1), Update{}) })
+	mustCommit(t, s, func(b *Batch) { b.Destroy(1, Tombstone{NextReplica: 2}) })
+	mustCommit(t, s, func(b *Batch) { b.MarkPurged(1) })
+	last := s.replicas[1].seq
+	disk.full = true
+	for range 2 {
+		b := s.NewBatch()
+		b.Forget(1)
+		if err := b.Commit(); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("Forget on a full disk = %v", err)
+		}
+		if _, ok := s.Replica(1); !ok {
+			t.Fatal("it is forgotten, and the inventory has it still")
+		}
+	}
+	disk.full = false
+	mustCommit(t, s, func(b *Batch) { b.Forget(1) })
+	file, err := os.ReadFile(filepath.Join(o.Dir, inventoryName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in := decodeInventory(file); len(in.entries) != 0 || in.floor != last {
+		t.Errorf("the file has %v and floor %d, want %d", in.entries, in.floor, last)
 	}
 }
 
@@ -213,7 +286,7 @@ func TestInventoryOfNoUse(t *testing.T) {
 				in := decodeInventory(b)
 				id.Store = in.store
 				in.entries[77] = inventoryEntry{incarnation: testIncarnation, id: 1, seq: 5}
-				return encodeInventory(id.Store, in.boot-1, in.entries)
+				return encodeInventory(id.Store, in.boot-1, in.floor, in.entries)
 			})(path)
 		},
 	} {
@@ -245,7 +318,7 @@ func TestInventoryOfNoUse(t *testing.T) {
 func TestInventoryOfAnotherStore(t *testing.T) {
 	o := writeVictim(t)
 	path := filepath.Join(o.Dir, inventoryName)
-	other := encodeInventory(uuid.New(), 9, nil)
+	other := encodeInventory(uuid.New(), 9, 0, nil)
 	if err := os.WriteFile(path, other, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +332,7 @@ func TestInventoryOfAnotherStore(t *testing.T) {
 }
 
 // TestForgottenIsNotMissed: a group of which nothing is left is not missed, and neither
-// is what comes after it with numbers that have begun again.
+// is what comes after it.
 func TestForgottenIsNotMissed(t *testing.T) {
 	o := testOptions(t.TempDir())
 	s := mustOpen(t, o)
@@ -422,10 +495,11 @@ func TestInventoryFrames(t *testing.T) {
 			incarnation: raftyard.Incarnation{byte(g)}, id: ^raftyard.ReplicaID(g), seq: uint64(g),
 		}
 	}
-	b := encodeInventory(uuid.UUID{1}, 3, entries)
+	b := encodeInventory(uuid.UUID{1}, 3, 4, entries)
 	in := decodeInventory(b)
-	if in.size != len(b) || in.boot != 3 || len(in.entries) != len(entries) {
-		t.Fatalf("%d of %d bytes, boot %d, %d entries", in.size, len(b), in.boot, len(in.entries))
+	if in.size != len(b) || in.boot != 3 || in.floor != 4 || len(in.entries) != len(entries) {
+		t.Fatalf("%d of %d bytes, boot %d, floor %d, %d entries",
+			in.size, len(b), in.boot, in.floor, len(in.entries))
 	}
 	for g, e := range entries {
 		if in.entries[g] != e {
@@ -435,7 +509,7 @@ func TestInventoryFrames(t *testing.T) {
 }
 
 func FuzzInventory(f *testing.F) {
-	f.Add(encodeInventory(uuid.UUID{1}, 3, map[groupID]inventoryEntry{1: {id: 2, seq: 3}}))
+	f.Add(encodeInventory(uuid.UUID{1}, 3, 4, map[groupID]inventoryEntry{1: {id: 2, seq: 3}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if in := decodeInventory(b); in.size > len(b) {
 			t.Errorf("%d of %d bytes", in.size, len(b))

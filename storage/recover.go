@@ -30,6 +30,7 @@ func (s *Store) recover() error {
 	}
 	newest := at.newest()
 	s.durable.Store(newest)
+	s.inventory.guessFloor(max(newest, s.note.noted))
 	amends := s.checkInventory()
 	if noted := s.note.noted; noted > newest && !mutant.On(mutant.ClampTail) {
 		return s.lostTail(newest, noted, amends)

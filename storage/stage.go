@@ -53,8 +53,8 @@ func (st *stage) load(s *Store, g raftyard.GroupID) {
 	defer s.mu.RUnlock()
 	rep := s.replicas[g]
 	if rep == nil {
-		rep = &replica{info: Replica{Group: g}}
-		st.rep, st.slots.from = rep, &rep.slots
+		rep = &replica{info: Replica{Group: g}, seq: s.inventory.floor}
+		st.rep, st.slots.from, st.seq = rep, &rep.slots, rep.seq
 		return
 	}
 	st.rep, st.slots.from = rep, &rep.slots

@@ -131,8 +131,8 @@ func (w *writer) destroy(st *stage, t Tombstone) error {
 	return nil
 }
 
-// forget deletes the last key of a group. Its records are numbered from the beginning
-// if it comes back, so no older one may be left to be taken for a newer one.
+// forget deletes the last key of a group. Its numbers are not known any more after that: if
+// it comes back, its records begin above the floor of the inventory.
 func (w *writer) forget(st *stage) error {
 	switch {
 	case !st.exists || st.live:
