@@ -236,7 +236,7 @@ func TestForgetOnAFullDisk(t *testing.T) {
 	for range 2 {
 		b := s.NewBatch()
 		b.Forget(1)
-		if err := b.Commit(); !errors.Is(err, syscall.ENOSPC) {
+		if err = b.Commit(); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("Forget on a full disk = %v", err)
 		}
 		if _, ok := s.Replica(1); !ok {
