@@ -34,6 +34,7 @@ type replica struct {
 	log         *storage.Log
 	machine     *machine
 	pins        pins
+	sending     int // snapshots for which raft waits to hear how they end
 	events      *events
 
 	// lives is how often it was opened again since the node has started.

@@ -93,6 +93,7 @@ func (w *worker) sendSnapshot(r *replica, env transport.Envelope) {
 		}
 		select {
 		case w.node.sender.queue <- j:
+			r.sending++
 		default:
 			r.raft.ReportSnapshot(to, false)
 		}
@@ -117,6 +118,7 @@ func (s *snapshotSender) send(ctx context.Context, j *sendJob) {
 		return
 	}
 	r.worker.box.control(func() {
+		r.sending--
 		r.worker.guard(r, "report a snapshot", func() {
 			switch {
 			case errors.Is(err, errSource):

@@ -248,6 +248,8 @@ func (w *worker) mayRest(r *replica) bool {
 		return false
 	case r.staged != nil || r.receiving.Load() || r.snap.running || len(r.snap.waiters) > 0:
 		return false
+	case r.sending > 0: // also to one that has what it needs from elsewhere by now
+		return false
 	case r.machine.logOnly.Load() && (r.own.asking || r.wantsState()):
 		return false
 	default:

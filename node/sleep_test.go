@@ -5,7 +5,10 @@ import (
 	"errors"
 	"testing"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/transport"
 )
 
 // sleepers counts the replicas that sleep on open nodes.
@@ -137,5 +140,35 @@ func TestNobodySleepsWhereOneMayNot(t *testing.T) {
 	c.eventually("the first goes on", func() bool { return c.sent() > before+20 })
 	if got := c.sleepers(); got != 2 {
 		t.Errorf("%d replicas sleep, want 2", got)
+	}
+}
+
+// TestNobodySleepsWhileASnapshotIsOnItsWay: whoever has sent one sends it while it sleeps
+// otherwise, also to a member that has what it needs from elsewhere by now.
+func TestNobodySleepsWhileASnapshotIsOnItsWay(t *testing.T) {
+	c := newCluster(t, 1)
+	c.create(1, 1)
+	c.asleep(1)
+	n := c.nodes[1]
+	r := n.replica(1)
+	onWorker := func(fn func() bool) (got bool) {
+		done := make(chan struct{})
+		r.worker.box.control(func() { got = fn(); close(done) })
+		<-done
+		return got
+	}
+	job := &sendJob{r: r, env: transport.Envelope{Message: &raftpb.Message{}}}
+	rests := func() bool { return r.worker.mayRest(r) }
+	if !onWorker(rests) {
+		t.Fatal("a group that sleeps may not")
+	}
+	if onWorker(func() bool { r.sending++; return rests() }) {
+		t.Error("a replica that sends a snapshot may sleep")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // so that it ends at once
+	n.sender.send(ctx, job)
+	if !onWorker(rests) {
+		t.Error("a replica may not sleep, though what it has sent has ended")
 	}
 }
