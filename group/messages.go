@@ -53,6 +53,7 @@ func departureOf(t raftpb.MessageType) departure {
 // route puts msgs into the output, in order, before or after its Save. Mostly all go the
 // same way, and the list is used as it is.
 func (o *Output) route(msgs []*raftpb.Message, newTerm bool) {
+	msgs = dropOvertaken(msgs)
 	waiting := 0
 	for _, m := range msgs {
 		if o.waits(m, newTerm) {
@@ -82,4 +83,29 @@ func (o *Output) route(msgs []*raftpb.Message, newTerm bool) {
 func (o *Output) waits(m *raftpb.Message, newTerm bool) bool {
 	d := departureOf(m.GetType())
 	return o.Save != nil && d != atOnce && (d != afterTerm || newTerm)
+}
+
+// dropOvertaken drops appends of which a later one in the list says all that they say. When
+// something is committed raft tells everybody at once; if more was proposed meanwhile it goes
+// to them in the same step, and tells it too. Each of the former would cost an answer, and a
+// step of its receiver. Messages may be lost, so nothing counts on them.
+func dropOvertaken(msgs []*raftpb.Message) []*raftpb.Message {
+	kept := msgs[:0]
+	for i, m := range msgs {
+		if m.GetType() != raftpb.MsgApp || len(m.GetEntries()) > 0 || !overtaken(m, msgs[i+1:]) {
+			kept = append(kept, m)
+		}
+	}
+	clear(msgs[len(kept):])
+	return kept
+}
+
+func overtaken(m *raftpb.Message, later []*raftpb.Message) bool {
+	for _, l := range later {
+		if l.GetType() == raftpb.MsgApp && l.GetTo() == m.GetTo() && l.GetTerm() == m.GetTerm() &&
+			l.GetIndex() == m.GetIndex() && l.GetCommit() >= m.GetCommit() {
+			return true
+		}
+	}
+	return false
 }

@@ -37,9 +37,7 @@ func (r *Replica) Ready() Output {
 	before, vote := r.state.Index, r.view.saved
 	r.noteProposed(rd.Entries, changed, batches)
 	var out Output
-	if change, changed := r.observe(rd); changed {
-		out.Leader = &change
-	}
+	out.Leader = r.observe(rd)
 	if !raft.IsEmptySnap(rd.Snapshot) {
 		out.Install = r.install(rd.Snapshot)
 	}
@@ -89,8 +87,8 @@ func (r *Replica) noteProposed(entries []*raftpb.Entry, changed bool, batches in
 	}
 }
 
-// observe brings the view up to date and returns who leads, and whether that is new.
-func (r *Replica) observe(rd raft.Ready) (now LeaderChange, changed bool) {
+// observe brings the view up to date and returns what changed for the outside.
+func (r *Replica) observe(rd raft.Ready) *LeaderChange {
 	v := &r.view
 	was := LeaderChange{Leader: v.leader, Role: v.role, Term: v.hard.term}
 	if rd.SoftState != nil {
@@ -105,7 +103,7 @@ func (r *Replica) observe(rd raft.Ready) (now LeaderChange, changed bool) {
 		v.last = rd.Snapshot.GetMetadata().GetIndex()
 	}
 	v.safeLast = v.last
-	now = LeaderChange{Leader: v.leader, Role: v.role, Term: v.hard.term}
+	now := LeaderChange{Leader: v.leader, Role: v.role, Term: v.hard.term}
 	if now.Role != Leader || now.Term != was.Term || was.Role != Leader {
 		v.ownIndex, v.readMark, v.transferring = 0, 0, false
 	}
@@ -118,14 +116,15 @@ func (r *Replica) observe(rd raft.Ready) (now LeaderChange, changed bool) {
 		}
 	}
 	if now == was {
-		return now, false
+		return nil
 	}
 	if now.Role != Leader {
 		r.failQueued(r.notLeader())
 		r.reads.held = nil
 	}
 	r.reads.restart()
-	return now, true
+	change := now // now is on the stack, mostly it is not new
+	return &change
 }
 
 func roleOf(s raft.StateType) RaftRole {

@@ -27,14 +27,13 @@ func (w *worker) receive(in *inbound) {
 		w.guard(r, "replace a member", func() { w.memberDamaged(r, in.damaged) })
 		return
 	}
-	guard := w.guard
-	if in.m.GetType() == raftpb.MsgHeartbeatResp && in.m.GetTerm() == r.leader.Term {
-		if r.sleep.state != awake {
-			return // it was on its way when the group went to sleep
-		}
-		guard = w.shield // nothing has happened
+	if in.m.GetType() != raftpb.MsgHeartbeatResp || in.m.GetTerm() != r.leader.Term {
+		w.guard(r, "take a message", func() { w.takeMessage(r, in) })
+		return
 	}
-	guard(r, "take a message", func() { w.takeMessage(r, in) })
+	if r.sleep.state == awake { // otherwise it was on its way when the group went to sleep
+		w.shield(r, "take an answer", func() { w.takeMessage(r, in) }) // nothing has happened
+	}
 }
 
 func (w *worker) takeMessage(r *replica, in *inbound) {
