@@ -33,8 +33,9 @@ type Replica struct {
 	// outcomes wait for the next Output.
 	outcomes []Outcome
 
-	// witnesses are what members have promised to this one.
-	witnesses map[raftyard.ReplicaID]*Witness
+	// witnesses are what members have promised to this one. They are few, and looked at
+	// with each message.
+	witnesses []witness
 
 	// takeover is the leader's wish to be followed by this replica, as long as that
 	// waits until raft has nothing to hand out; nil: there is none.

@@ -3,7 +3,7 @@ package group
 import (
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -131,29 +131,40 @@ func (r *Replica) leaderTerm(index uint64) uint64 {
 	return term
 }
 
-// witnessOf returns what is remembered of a member, to be changed.
+// A witness is what is remembered of one member.
+type witness struct {
+	of raftyard.ReplicaID
+	Witness
+}
+
+// witnessOf returns what is remembered of a member, to be changed at once.
 func (r *Replica) witnessOf(id raftyard.ReplicaID) *Witness {
-	w := r.witnesses[id]
-	if w != nil {
+	if w := r.findWitness(id); w != nil {
 		return w
 	}
 	if len(r.witnesses) > 2*len(r.state.Descriptor.Members) { // some are members no more
-		maps.DeleteFunc(r.witnesses, func(id raftyard.ReplicaID, _ *Witness) bool {
-			return !r.isMember(uint64(id))
+		r.witnesses = slices.DeleteFunc(r.witnesses, func(w witness) bool {
+			return !r.isMember(uint64(w.of))
 		})
 	}
-	if r.witnesses == nil {
-		r.witnesses = make(map[raftyard.ReplicaID]*Witness, len(r.state.Descriptor.Members))
+	r.witnesses = append(r.witnesses, witness{of: id})
+	return &r.witnesses[len(r.witnesses)-1].Witness
+}
+
+// findWitness returns what is remembered of a member, nil if that is nothing.
+func (r *Replica) findWitness(id raftyard.ReplicaID) *Witness {
+	for i := range r.witnesses {
+		if w := &r.witnesses[i]; w.of == id {
+			return &w.Witness
+		}
 	}
-	w = new(Witness)
-	r.witnesses[id] = w
-	return w
+	return nil
 }
 
 // Witness returns what this replica remembers of a member since it was started; the zero
 // value is nothing.
 func (r *Replica) Witness(of raftyard.ReplicaID) Witness {
-	w := r.witnesses[of]
+	w := r.findWitness(of)
 	if w == nil {
 		return Witness{}
 	}
