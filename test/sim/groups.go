@@ -111,6 +111,7 @@ func (w *World) create(g *groupInfo) {
 
 // decide has the registry decide that there is a group, and learns what it is.
 func (w *World) decide(g *groupInfo) {
+	unsure := false // an earlier attempt may have had an effect
 	for {
 		w.stay(g)
 		spec := w.spec(g, w.staying(g.wish))
@@ -118,12 +119,13 @@ func (w *World) decide(g *groupInfo) {
 			_, err := n.CreateGroup(ctx, spec)
 			return err
 		})
-		// Since somebody has asked for it, a member may have had to leave the cluster: what
-		// is wanted is settled after the last fault.
-		left := w.leaver != nil && errors.Is(err, node.ErrGroupExists)
-		if (err == nil || left) && w.learn(g) {
+		// Since somebody has asked for it, a member may have had to leave the cluster, or
+		// other members may be wanted: what is wanted is settled after the last fault.
+		other := (unsure || w.leaver != nil) && errors.Is(err, node.ErrGroupExists)
+		if (err == nil || other) && w.learn(g) {
 			return
 		}
+		unsure = unsure || !node.NotApplied(err)
 		w.clients.Sleep(context.Background(), 50*time.Millisecond)
 	}
 }
