@@ -11,13 +11,11 @@ import (
 func TestTransferEndsWithTheLeaderChange(t *testing.T) {
 	c := newCluster(t, 3)
 	c.create(1, 1, 2, 3)
-	// Now and then a tick comes in between.
-	for range 50 {
-		if from := c.leader(1); from != 0 && c.ticksOfTransfer(from, from%3+1) == 0 {
-			return
-		}
-	}
-	t.Error("each of 50 transfers has waited for a tick")
+	// Now and then a tick comes in between, and on a busy machine most of the time.
+	c.eventually("a transfer ends without a tick", func() bool {
+		from := c.leader(1)
+		return from != 0 && c.ticksOfTransfer(from, from%3+1) == 0
+	})
 }
 
 // ticksOfTransfer hands group 1 over and returns how many ticks have passed until its

@@ -53,6 +53,9 @@ func (c *Checker) checkFallsAsleep(s *replicaState, r *Replica, now sight) {
 		if o == nil || o == s || !o.shown || slices.Contains(r.Without, m.Node) {
 			continue
 		}
+		if !o.seen.serving {
+			continue // it has agreed in another life, of whose end the leader has yet to hear
+		}
 		if o.seen.last != now.last || o.seen.term != now.term {
 			c.fail(Sleep, "%v sleeps at %d in term %d, and %v is at %d in term %d",
 				s, now.last, now.term, o, o.seen.last, o.seen.term)
