@@ -157,8 +157,8 @@ func (n *Node) forget(ctx context.Context, g raftyard.GroupID, version uint64) e
 // forgetTombstones looks for tombstones of groups that are forgotten, and drops them, and for
 // replicas of such groups with which a disk has come back that has lost its newest batches,
 // and destroys them. The registry is read for that: this node's copy may have begun anew, and
-// know nothing yet.
-func (n *Node) forgetTombstones(ctx context.Context) {
+// know nothing yet. It reports whether it has found any, which may take more than one look.
+func (n *Node) forgetTombstones(ctx context.Context) (found bool) {
 	var unknown []raftyard.GroupID
 	for _, st := range n.store.Replicas() {
 		dropped := st.Tombstone != nil && st.Tombstone.Purged
@@ -170,7 +170,7 @@ func (n *Node) forgetTombstones(ctx context.Context) {
 		}
 	}
 	if len(unknown) == 0 {
-		return
+		return false
 	}
 	ctx, cancel := n.world.withTimeout(ctx, askPatience)
 	defer cancel()
@@ -186,6 +186,7 @@ func (n *Node) forgetTombstones(ctx context.Context) {
 	if err != nil {
 		n.logger.Debug("registry not read; tombstones stay for now", errAttr(err))
 	}
+	return true
 }
 
 // forgetAgain has the next round destroy the replica of a group that had been forgotten: the

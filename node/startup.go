@@ -31,11 +31,12 @@ func (n *Node) housekeeping() {
 	for n.settle(ctx) {
 		n.ready.Store(true)
 		n.noteChange()
+		forget := 0
 		for i := 1; n.lifecycle.isFresh() && n.world.sleep(ctx, n.ticks(strayTicks)); i++ {
 			n.cleanStrays(ctx)
 			n.noticeRemoval()
-			if i%(forgetTicks/strayTicks) == 0 {
-				n.forgetTombstones(ctx)
+			if i >= forget && !n.forgetTombstones(ctx) {
+				forget = i + forgetTicks/strayTicks
 			}
 		}
 		n.ready.Store(false)
