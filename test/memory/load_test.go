@@ -142,11 +142,9 @@ func (l *load) answers(code string) int {
 }
 
 // createGroups creates groups with three voters and waits until each takes a write.
-func createGroups(
-	t *testing.T, c *cluster.Cluster, count int, spec client.Spec,
-) []raftyard.GroupID {
+func createGroups(t *testing.T, c *cluster.Cluster, count int) []raftyard.GroupID {
 	t.Helper()
-	spec.Kind = "kv"
+	spec := client.Spec{Kind: "kv"}
 	for _, n := range c.Nodes() {
 		if len(spec.Voters) < 3 {
 			spec.Voters = append(spec.Voters, n.ID())

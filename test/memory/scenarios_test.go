@@ -45,7 +45,7 @@ func waitFor(t *testing.T, d time.Duration) {
 func TestStoppedPeer(t *testing.T) {
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
-	groups := createGroups(t, c, 10, client.Spec{})
+	groups := createGroups(t, c, 10)
 	working := c.Nodes()[:2]
 	c.Node(3).Freeze()
 	w := newWatch(t, &watch{nodes: working})
@@ -68,7 +68,7 @@ func TestStoppedPeer(t *testing.T) {
 func TestNoQuorum(t *testing.T) {
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
-	groups := createGroups(t, c, 10, client.Spec{})
+	groups := createGroups(t, c, 10)
 	c.Kill(c.Node(2), c.Node(3))
 	one := c.Nodes()[:1]
 	w := newWatch(t, &watch{nodes: one})
@@ -103,7 +103,7 @@ func TestNoQuorum(t *testing.T) {
 func TestLargeValues(t *testing.T) {
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
-	groups := createGroups(t, c, 10, client.Spec{})
+	groups := createGroups(t, c, 10)
 	w := newWatch(t, &watch{nodes: c.Nodes()})
 	l := newLoad(t, &load{
 		nodes: c.Nodes(), groups: groups, clients: 64, keys: 10, size: fixed(large),
@@ -122,7 +122,7 @@ func TestLargeValues(t *testing.T) {
 func TestManyConnections(t *testing.T) {
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
-	groups := createGroups(t, c, 1, client.Spec{})
+	groups := createGroups(t, c, 1)
 	n := c.Node(1)
 	path := cluster.KeyPath(groups[0], "large")
 	put := cluster.Request{Method: http.MethodPut, Path: path, Body: noise(large)}

@@ -155,6 +155,15 @@ func slowWrites(nodes []*node.Node) error {
 		})
 	}
 	_, err := io.Copy(io.Discard, os.Stdin)
+	refused := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return overloaded > 0
+	}
+	// On a busy machine it takes longer until so much waits that writes are refused.
+	for left := 600; left > 0 && !refused(); left-- {
+		pauseFor(ctx.Done(), 100*time.Millisecond)
+	}
 	var waits int64
 	for _, n := range nodes {
 		waits = max(waits, n.Metrics().ApplyBacklogBytes)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/raftyard/raftyard"
-	"github.com/raftyard/raftyard/client"
 	"github.com/raftyard/raftyard/test/cluster"
 )
 
@@ -41,7 +40,7 @@ func TestSpaceComesBack(t *testing.T) {
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
 	l := &load{
-		nodes: c.Nodes(), groups: createGroups(t, c, groups, client.Spec{}),
+		nodes: c.Nodes(), groups: createGroups(t, c, groups),
 		clients: 20, keys: keys, size: size,
 	}
 	w := newWatch(t, &watch{nodes: c.Nodes(), disk: true})

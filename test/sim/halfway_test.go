@@ -104,6 +104,7 @@ func TestStuckHalfway(t *testing.T) {
 	wantProblem(s, "joint", began)
 	s.Intercept(nil)
 	s.Until("it is left", func() bool { return !joint() })
+	s.Run(5 * time.Second) // the others hear of it
 	wantProblem(s, "joint", 0)
 }
 

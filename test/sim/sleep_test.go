@@ -81,7 +81,7 @@ func (s *Script) wantAnotherSoon(before raftyard.NodeID) error {
 	if err != nil {
 		return err
 	}
-	stand := time.Duration(2*s.w.setup.heartbeat+3) * s.w.setup.tick * 11 / 10
+	stand := time.Duration(2*s.w.setup.heartbeat+5)*s.w.setup.tick*11/10 + 8*s.w.setup.latency
 	return s.runs(stand, "another one leads", func() bool {
 		return slices.Contains(others, s.Leader(1))
 	})

@@ -12,11 +12,11 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/node"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/raftyard/raftyard/test/peers/internal/system"
 )
 
