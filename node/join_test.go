@@ -198,7 +198,9 @@ func TestAddressOfOperator(t *testing.T) {
 		rec, _ := c.nodes[2].registry.Node(2)
 		return rec.Peer == c.peers[1].Addr && rec.Boot == 2 && rec.Labels["zone"] == "b"
 	})
-	for _, bad := range []NodeSpec{{ID: 0, Peer: "h:1"}, {ID: 9}, {ID: 9, Peer: "a b"}} {
+	for _, bad := range []NodeSpec{
+		{ID: 0, Peer: "h:1"}, {ID: 9}, {ID: 9, Peer: "a b"}, {ID: 9, Peer: c.peers[0].Addr},
+	} {
 		if _, err := c.nodes[1].PutNode(t.Context(), bad); !errors.Is(err, ErrInvalid) {
 			t.Errorf("PutNode(%+v) = %v, want ErrInvalid", bad, err)
 		}

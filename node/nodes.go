@@ -35,6 +35,9 @@ func (n *Node) PutNode(ctx context.Context, spec NodeSpec) (created bool, err er
 	if err = n.mustBelong(); err != nil {
 		return false, err
 	}
+	if err = n.mustBeFree(&spec); err != nil {
+		return false, err
+	}
 	res, err := n.command(ctx, registry.EncodeSetNode(registry.SetNode{Node: registry.Node{
 		ID: spec.ID, Peer: spec.Peer, HTTP: spec.HTTP, Labels: spec.Labels,
 	}}))
@@ -42,6 +45,21 @@ func (n *Node) PutNode(ctx context.Context, spec NodeSpec) (created bool, err er
 		return false, err
 	}
 	return res.Code == registry.Created, nodeResult(spec.ID, res)
+}
+
+// mustBeFree returns why a new node cannot have the address, or nil. A node that moves may
+// be quicker than the one that has moved away from there.
+func (n *Node) mustBeFree(spec *NodeSpec) error {
+	if _, known := n.registry.Node(spec.ID); known || spec.Peer == "" {
+		return nil
+	}
+	for _, o := range n.registry.Nodes() {
+		if o.Peer == spec.Peer {
+			return fmt.Errorf("%w: node %d: node %d has the peer address %s; if it has moved, "+
+				"tell its new one first", ErrInvalid, spec.ID, o.ID, o.Peer)
+		}
+	}
+	return nil
 }
 
 // mustBelong returns why this node can ask nothing of the cluster.
