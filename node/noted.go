@@ -202,10 +202,22 @@ func (ns *notes) hear(m comer) bool {
 	return true
 }
 
-// noteStores makes durable what was learned of nodes since the last time.
+// noteStores makes durable what was learned of nodes since the last time. There is no place
+// for it while the system group's replica is stopped, because its disk has lost something;
+// but it counts: the directory that it was known with may be what was lost of a node, and
+// that node may lead those who are to replace the replica.
 func (n *Node) noteStores() {
 	r := n.replica(raftyard.SystemGroup)
-	if r == nil || n.mergeNotes(n.noted.load()).same(n.noted.load()) {
+	if r == nil {
+		return
+	}
+	have := n.noted.load()
+	next := n.mergeNotes(have)
+	switch {
+	case next.same(have):
+		return
+	case !r.serving():
+		n.noted.set(next)
 		return
 	}
 	w := r.worker

@@ -162,3 +162,35 @@ func TestForgottenComesBack(t *testing.T) {
 		})
 	})
 }
+
+// TestKnowsTheDirectoryBefore takes the newest commits from a disk, and with them that
+// another node has got a new data directory since. That node leads the system group, so it
+// alone can replace what was lost: it must not be refused for the directory it had before.
+func TestKnowsTheDirectoryBefore(t *testing.T) {
+	s := Start(t, Config{Seed: 312, Nodes: 4, Groups: 1})
+	allReady(s)
+	h := s.w.host(3)
+	s.Until("a disk can be lost", func() bool { return s.w.whole(2) })
+	m, err := h.memo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Inject(Fault{Kind: Wipe, Node: 2, For: time.Millisecond})
+	s.Until("it is back", func() bool { return s.w.counts.Returned == 1 && s.w.whole(2) })
+	s.Until("it leads the system group", func() bool {
+		if s.Leader(raftyard.SystemGroup) == 2 {
+			return true
+		}
+		_ = s.On(2, func(ctx context.Context, n *node.Node) error {
+			return n.TransferLeader(ctx, raftyard.SystemGroup, 2)
+		}) // it is tried again
+		return s.Leader(raftyard.SystemGroup) == 2
+	})
+	h.rotten = true
+	h.crash(func(d *simdisk.Disk) { d.LoseTail(d.Stats().Commits - m.commits) }, check.LostSome)
+	s.Restart(3)
+	s.Until("it has made up for that", func() bool {
+		system, ok := s.replica(3, raftyard.SystemGroup)
+		return ok && system.Serving && !h.unready()
+	})
+}
