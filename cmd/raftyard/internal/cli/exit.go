@@ -76,7 +76,8 @@ func exitCodesTopic() *cobra.Command {
     1  the request failed or was refused
     2  wrong usage or configuration
     3  could not reach the node
-    4  outcome unknown: it may or may not have happened
+    4  outcome unknown: it may or may not have happened, or is decided and not
+       reached yet (not_reached)
    70  the node stopped itself because its disk failed
   130  interrupted`,
 	}
