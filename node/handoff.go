@@ -85,9 +85,19 @@ func (n *Node) countMovable() (count int) {
 	return count
 }
 
-// handOffTo offers the leadership to the best of those that say that they can take it.
+// handOffTo offers the leadership to the best of those that say that they can take it. When
+// nobody could it looks once more after the next heartbeats: once in a timeout raft forgets
+// who was active, and each round may come right behind that.
 func (n *Node) handOffTo(ctx context.Context, r *replica, h *giveaway) {
-	for _, to := range n.successors(ctx, r) {
+	list := n.successors(ctx, r)
+	if len(list) == 0 {
+		beat := time.Duration(n.cfg.HeartbeatTicks+1) * n.cfg.TickInterval
+		if !n.world.sleep(ctx, beat) {
+			return
+		}
+		list = n.successors(ctx, r)
+	}
+	for _, to := range list {
 		if _, may := h.to[to]; !may || n.askSuccessor(ctx, r, to) != nil {
 			continue // nothing has stopped for that; it is asked again in the next round
 		}
