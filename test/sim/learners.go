@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/raftyard/raftyard"
@@ -132,8 +133,13 @@ func (w *World) settleForgotten(g *groupInfo) {
 
 // holds reports whether a node still has something that a replica of a group has stored.
 func (h *host) holds(g raftyard.GroupID) bool {
-	return slices.ContainsFunc(h.seen.Stored, func(st storage.Replica) bool {
+	inLog := slices.ContainsFunc(h.seen.Stored, func(st storage.Replica) bool {
 		return st.Group == g && (st.Tombstone == nil || !st.Tombstone.Purged)
+	})
+	// The log store may be through with it, and what a state machine has left not.
+	dirs, err := h.disk.Files().ReadDir("/data/replicas")
+	return inLog || err == nil && slices.ContainsFunc(dirs, func(name string) bool {
+		return strings.HasPrefix(name, fmt.Sprintf("%d-", g))
 	})
 }
 
