@@ -137,8 +137,13 @@ func (h *host) holds(g raftyard.GroupID) bool {
 		return st.Group == g && (st.Tombstone == nil || !st.Tombstone.Purged)
 	})
 	// The log store may be through with it, and what a state machine has left not.
+	return inLog || h.keepsState(g)
+}
+
+// keepsState reports whether what a state machine of a group has left is on a node's disk.
+func (h *host) keepsState(g raftyard.GroupID) bool {
 	dirs, err := h.disk.Files().ReadDir("/data/replicas")
-	return inLog || err == nil && slices.ContainsFunc(dirs, func(name string) bool {
+	return err == nil && slices.ContainsFunc(dirs, func(name string) bool {
 		return strings.HasPrefix(name, fmt.Sprintf("%d-", g))
 	})
 }
@@ -162,6 +167,9 @@ func (w *World) graves() string {
 func (h *host) grave(g raftyard.GroupID) string {
 	if h.state != running || h.lost {
 		return ""
+	}
+	if h.lacks && h.keepsState(g) {
+		return "" // its tombstone waits for a start with the kind, as the state does
 	}
 	h.look()
 	for i := range h.seen.Stored {
