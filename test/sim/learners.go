@@ -168,10 +168,10 @@ func (h *host) grave(g raftyard.GroupID) string {
 	if h.state != running || h.lost {
 		return ""
 	}
-	if h.lacks && h.keepsState(g) {
+	h.look()
+	if h.lacks && h.holds(g) {
 		return "" // its tombstone waits for a start with the kind, as the state does
 	}
-	h.look()
 	for i := range h.seen.Stored {
 		if st := &h.seen.Stored[i]; st.Group == g {
 			return fmt.Sprintf("node %d remembers replica %d of group %d, which is forgotten",
