@@ -58,6 +58,7 @@ func TestPoisonedEntryIsSkipped(t *testing.T) {
 	for _, kind := range []string{"hooked", "brittle"} {
 		t.Run(kind, func(t *testing.T) {
 			c := newCluster(t, 4)
+			c.awaitReady(1, 2, 3, 4)
 			c.createSpec(Spec{
 				ID: 1, Kind: kind, Voters: []raftyard.NodeID{1, 2, 3},
 				SnapshotEntries: 20, TrailingEntries: 5,
