@@ -78,6 +78,29 @@ func TestOnlyFoundingVoterIsWiped(t *testing.T) {
 	s.Until("all is made up for", func() bool { return s.w.whole(1) })
 }
 
+// loseSince crashes a node, takes from its disk what has come since a memo, which is noted
+// beside it, and starts it again.
+func (s *Script) loseSince(id raftyard.NodeID, m memo) {
+	s.t.Helper()
+	h := s.w.host(id)
+	n := h.disk.Stats().Commits - m.commits
+	if n > rotten {
+		s.t.Fatalf("it has made %d commits since, a disk loses %d at most", n, rotten)
+	}
+	h.rotten = true
+	h.crash(func(d *simdisk.Disk) { d.LoseTail(n) }, check.LostSome)
+	s.Restart(id)
+}
+
+// madeUp waits until a node has made up for what its disk has lost.
+func (s *Script) madeUp(id raftyard.NodeID) {
+	s.t.Helper()
+	s.Until("it has made up for that", func() bool {
+		system, ok := s.replica(id, raftyard.SystemGroup)
+		return ok && system.Serving && !s.w.host(id).unready()
+	})
+}
+
 // TestFoundsNothingAgain takes the newest commits from the disk of a node on which a group
 // began that is on others since: its founding, and its tombstone. It must not begin there a
 // second time, nor be taken for one that never began.
@@ -101,16 +124,8 @@ func TestFoundsNothingAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := h.disk.Stats().Commits - m.commits; n > rotten {
-		t.Fatalf("it has made %d commits since", n)
-	}
-	h.rotten = true
-	h.crash(func(d *simdisk.Disk) { d.LoseTail(d.Stats().Commits - m.commits) }, check.LostSome)
-	s.Restart(3)
-	s.Until("it has made up for that", func() bool {
-		system, ok := s.replica(3, raftyard.SystemGroup)
-		return ok && system.Serving && !h.unready()
-	})
+	s.loseSince(3, m)
+	s.madeUp(3)
 	s.Run(5 * time.Second)
 	if again, ok := s.replica(3, g); ok {
 		t.Errorf("group %d is there again as replica %d, it was %d", g, again.ID, r.ID)
@@ -148,12 +163,7 @@ func TestForgottenComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Run(2 * time.Second) // which is noted
-	if n := h.disk.Stats().Commits - m.commits; n > rotten {
-		t.Fatalf("it has made %d commits since", n)
-	}
-	h.rotten = true
-	h.crash(func(d *simdisk.Disk) { d.LoseTail(d.Stats().Commits - m.commits) }, check.LostSome)
-	s.Restart(3)
+	s.loseSince(3, m)
 	s.Until("it is there again", func() bool { _, ok := s.replica(3, g); return ok })
 	s.Until("it is gone again", func() bool { _, ok := s.replica(3, g); return !ok })
 	s.Until("it is forgotten again", func() bool {
@@ -186,11 +196,6 @@ func TestKnowsTheDirectoryBefore(t *testing.T) {
 		}) // it is tried again
 		return s.Leader(raftyard.SystemGroup) == 2
 	})
-	h.rotten = true
-	h.crash(func(d *simdisk.Disk) { d.LoseTail(d.Stats().Commits - m.commits) }, check.LostSome)
-	s.Restart(3)
-	s.Until("it has made up for that", func() bool {
-		system, ok := s.replica(3, raftyard.SystemGroup)
-		return ok && system.Serving && !h.unready()
-	})
+	s.loseSince(3, m)
+	s.madeUp(3)
 }
