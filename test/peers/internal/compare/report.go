@@ -74,11 +74,7 @@ func (r *Report) tables() []table {
 		all = append(all, t)
 	}
 	for i := range r.Cells {
-		if r.Cells[i].Cell.Op == trial.Idle {
-			all = append(all, r.Cells[i].idle())
-		} else {
-			all = append(all, r.Cells[i].loaded())
-		}
+		all = append(all, r.Cells[i].table())
 	}
 	return all
 }
@@ -118,59 +114,53 @@ func (s *Summary) row(wanted func(name string) bool) *trial.Result {
 	return nil
 }
 
-// loaded has a row for each contestant of a cell.
-func (s *Summary) loaded() table {
+// table has a row for each contestant of a cell, with figures of its medians.
+func (s *Summary) table() table {
+	header, figures := loadHeader(), loadFigures
+	if s.Cell.Op == trial.Idle {
+		header, figures = idleHeader(), idleFigures
+	}
 	t := table{
-		title: s.Cell.String(),
-		header: []string{
-			"system", "/s", "p50 ms", "p99 ms", "p99.9 ms", "CPU us/op", "disk B/op",
-			"device B/op", "allocs/op", "B alloc/op", "RSS MiB", "refused", "failed",
-			"others CPU %",
-		},
-		notes: s.notes(),
+		title: s.Cell.String(), header: append([]string{"system"}, header...), notes: s.notes(),
 	}
 	for i := range s.Rows {
 		row := &s.Rows[i]
-		m := &row.Median
-		if row.Rounds == 0 {
-			t.rows = append(t.rows, []string{row.Contestant, "-"})
-			continue
+		cells := []string{"-"}
+		if row.Rounds > 0 {
+			cells = figures(&row.Median)
 		}
-		t.rows = append(t.rows, []string{
-			row.Contestant, number(m.PerSecond), millis(m.Latency.P50), millis(m.Latency.P99),
-			millis(m.Latency.P999), number(m.CPUPerOp), number(m.WrittenPerOp),
-			number(m.DevicePerOp),
-			number(m.AllocsPerOp), number(m.BytesPerOp), number(m.PeakRSS),
-			fmt.Sprint(m.Refusals), fmt.Sprint(m.Failures), number(m.OthersPercent),
-		})
+		t.rows = append(t.rows, append([]string{row.Contestant}, cells...))
 	}
 	return t
 }
 
-// idle has a row for each contestant of a cell in which nothing is done.
-func (s *Summary) idle() table {
-	t := table{
-		title: s.Cell.String(),
-		header: []string{
-			"system", "CPU %", "RSS MiB", "heap MiB", "disk B/s", "goroutines", "start s",
-			"others CPU %",
-		},
-		notes: s.notes(),
+func loadHeader() []string {
+	return []string{
+		"/s", "p50 ms", "p99 ms", "p99.9 ms", "CPU us/op", "disk B/op", "device B/op",
+		"allocs/op", "B alloc/op", "RSS MiB", "refused", "failed", "others CPU %",
 	}
-	for i := range s.Rows {
-		row := &s.Rows[i]
-		m := &row.Median
-		if row.Rounds == 0 {
-			t.rows = append(t.rows, []string{row.Contestant, "-"})
-			continue
-		}
-		t.rows = append(t.rows, []string{
-			row.Contestant, number(m.CPUPercent), number(m.RSS), number(m.Heap),
-			number(m.WrittenPerSec), fmt.Sprint(m.Goroutines), number(m.StartSeconds),
-			number(m.OthersPercent),
-		})
+}
+
+func loadFigures(m *trial.Result) []string {
+	return []string{
+		number(m.PerSecond), millis(m.Latency.P50), millis(m.Latency.P99),
+		millis(m.Latency.P999), number(m.CPUPerOp), number(m.WrittenPerOp),
+		number(m.DevicePerOp), number(m.AllocsPerOp), number(m.BytesPerOp), number(m.PeakRSS),
+		fmt.Sprint(m.Refusals), fmt.Sprint(m.Failures), number(m.OthersPercent),
 	}
-	return t
+}
+
+func idleHeader() []string {
+	return []string{
+		"CPU %", "RSS MiB", "heap MiB", "disk B/s", "goroutines", "start s", "others CPU %",
+	}
+}
+
+func idleFigures(m *trial.Result) []string {
+	return []string{
+		number(m.CPUPercent), number(m.RSS), number(m.Heap), number(m.WrittenPerSec),
+		fmt.Sprint(m.Goroutines), number(m.StartSeconds), number(m.OthersPercent),
+	}
 }
 
 // notes has the ratios, and what went wrong.
