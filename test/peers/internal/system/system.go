@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -71,12 +72,8 @@ func (o Options) Int(name string, otherwise int) (int, error) {
 
 // Only returns an error when there are options with other names than these.
 func (o Options) Only(names ...string) error {
-	known := make(map[string]bool, len(names))
-	for _, name := range names {
-		known[name] = true
-	}
 	for name := range o {
-		if !known[name] {
+		if !slices.Contains(names, name) {
 			return fmt.Errorf("there is no option %q, only %q", name, names)
 		}
 	}
