@@ -1,7 +1,6 @@
 package trial
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -123,8 +122,8 @@ func fields(file string) (map[string]uint64, error) {
 		return nil, err
 	}
 	found := make(map[string]uint64)
-	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
-		name, rest, ok := strings.Cut(lines.Text(), ":")
+	for line := range strings.Lines(string(data)) {
+		name, rest, ok := strings.Cut(line, ":")
 		words := strings.Fields(rest)
 		if !ok || len(words) == 0 {
 			continue
