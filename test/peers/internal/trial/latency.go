@@ -24,7 +24,7 @@ type latencies struct{ stripe [stripes]stripe }
 type stripe struct {
 	mu   sync.Mutex
 	hist *hdrhistogram.Histogram
-	_    [40]byte // the next one is in another cache line
+	_    [48]byte // the next one is in another cache line
 }
 
 func newLatencies() *latencies {

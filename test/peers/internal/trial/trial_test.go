@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/raftyard/raftyard/test/peers/internal/system"
 )
@@ -147,6 +148,14 @@ func TestRunFails(t *testing.T) {
 	s.Duration = time.Hour
 	if _, err := Run(ctx, &fake{takes: time.Hour}, s); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a trial that is interrupted ends with %v", err)
+	}
+}
+
+// TestStripes: what the lock of one client is in is not what that of another is in.
+func TestStripes(t *testing.T) {
+	const line = 64 // bytes of memory that are moved together
+	if size := unsafe.Sizeof(stripe{}); size%line != 0 {
+		t.Errorf("a stripe has %d bytes, want a multiple of %d", size, line)
 	}
 }
 
