@@ -2,13 +2,10 @@ package bench
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"io"
 	"net"
 	"net/http/httptest"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +16,7 @@ import (
 	"github.com/raftyard/raftyard/kv"
 	"github.com/raftyard/raftyard/node"
 	"github.com/raftyard/raftyard/node/admin"
+	"github.com/raftyard/raftyard/test/internal/counter"
 )
 
 // Kinds of groups.
@@ -74,7 +72,7 @@ func (c *cluster) open(b *testing.B, dir string, peers []node.Peer, l net.Listen
 	}
 	n, err := node.Open(b.Context(), node.Config{
 		ID: peers[len(c.nodes)].ID, Dir: dir, Cluster: "bench", Peers: peers, Listener: l,
-		Kinds: map[string]group.Factory{kindCounter: newCounter, kindKV: store.Factory()},
+		Kinds: map[string]group.Factory{kindCounter: counter.New, kindKV: store.Factory()},
 	})
 	if err != nil {
 		b.Fatal(errors.Join(err, store.Close()))
@@ -131,41 +129,3 @@ func again(ctx context.Context, do func() error) error {
 		}
 	}
 }
-
-// A counter is a state machine in memory.
-type counter struct{ n atomic.Uint64 }
-
-func newCounter(group.Env) (group.StateMachine, error) { return &counter{}, nil }
-
-// Apply implements [group.StateMachine].
-func (c *counter) Apply(batch []group.Command) ([]group.Result, error) {
-	c.n.Add(uint64(len(batch)))
-	return make([]group.Result, len(batch)), nil
-}
-
-// Snapshot implements [group.StateMachine].
-func (c *counter) Snapshot() (group.Snapshot, error) { return count(c.n.Load()), nil }
-
-// Restore implements [group.StateMachine].
-func (c *counter) Restore(r io.Reader) error {
-	data, err := io.ReadAll(r)
-	if err == nil && len(data) == 8 {
-		c.n.Store(binary.BigEndian.Uint64(data))
-	}
-	return err
-}
-
-// Close implements [group.StateMachine].
-func (c *counter) Close() error { return nil }
-
-// A count is a snapshot of a counter.
-type count uint64
-
-// WriteTo implements [group.Snapshot].
-func (c count) WriteTo(w io.Writer) (int64, error) {
-	n, err := w.Write(binary.BigEndian.AppendUint64(nil, uint64(c)))
-	return int64(n), err
-}
-
-// Close implements [group.Snapshot].
-func (c count) Close() error { return nil }

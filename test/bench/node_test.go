@@ -10,6 +10,8 @@ import (
 
 	"github.com/raftyard/raftyard/internal/load"
 	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/test/internal/counter"
+	"github.com/raftyard/raftyard/test/internal/device"
 )
 
 // parallel has clients do b.N operations together, and reports operations a second and
@@ -21,7 +23,7 @@ func parallel(b *testing.B, clients int, do func(client int, n uint64) error) {
 	var latency load.Histogram
 	var failure error
 	dir := b.TempDir()
-	from, err := written(dir)
+	from, err := device.Taken(dir)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -52,7 +54,7 @@ func parallel(b *testing.B, clients int, do func(client int, n uint64) error) {
 	if failure != nil {
 		b.Fatal(failure)
 	}
-	to, err := written(dir)
+	to, err := device.Taken(dir)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -102,7 +104,7 @@ func BenchmarkNodeRead(b *testing.B) {
 							on = c.home(g + 1)
 						}
 						return node.View(b.Context(), on, groupID(g), node.Linearizable,
-							func(*counter) error { return nil })
+							func(*counter.Machine) error { return nil })
 					})
 				})
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/storage"
+	"github.com/raftyard/raftyard/test/internal/device"
 )
 
 const (
@@ -66,7 +67,7 @@ func (a *appendFile) commit(entries int) error {
 		return err
 	}
 	a.at += int64(len(a.buf))
-	return syncData(a.f)
+	return device.SyncData(a.f)
 }
 
 // A logStore is a store with groups whose logs grow, and are cut as a node would.
@@ -220,7 +221,7 @@ func BenchmarkStorageSustained(b *testing.B) {
 	)
 	store, file := newLogStore(b, groups), newAppendFile(b)
 	dir := b.TempDir()
-	from, err := written(dir)
+	from, err := device.Taken(dir)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -244,7 +245,7 @@ func BenchmarkStorageSustained(b *testing.B) {
 		return times * groups * each, nil
 	}}
 	versus(b, "entries", ours, baseline)
-	to, err := written(dir)
+	to, err := device.Taken(dir)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -4,19 +4,17 @@ package raftyard
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"path/filepath"
-	"sync/atomic"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/test/internal/counter"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/raftyard/raftyard/test/peers/internal/system"
 )
 
@@ -72,7 +70,7 @@ func (c *cluster) open(ctx context.Context) error {
 		n, err := node.Open(ctx, node.Config{
 			ID: peers[h].ID, Dir: filepath.Join(c.cfg.Dir, fmt.Sprintf("host%d", h)),
 			Cluster: "peers", Peers: peers, Listener: l,
-			Kinds:        map[string]group.Factory{kind: newCounter},
+			Kinds:        map[string]group.Factory{kind: counter.New},
 			TickInterval: c.cfg.Tick, ElectionTicks: c.cfg.ElectionTicks, HeartbeatTicks: 1,
 		})
 		if err != nil {
@@ -116,7 +114,7 @@ func (c *cluster) Propose(ctx context.Context, _, g int, command []byte) (uint64
 	result, err := c.nodes[c.cfg.Home(g)].Propose(ctx, id(g), command)
 	switch {
 	case err == nil:
-		return binary.BigEndian.Uint64(result.Data), nil
+		return counter.Value(result)
 	case node.NotApplied(err):
 		return 0, system.Refused(err)
 	default:
@@ -127,8 +125,8 @@ func (c *cluster) Propose(ctx context.Context, _, g int, command []byte) (uint64
 // Read implements [system.System].
 func (c *cluster) Read(ctx context.Context, _, g int) (count uint64, err error) {
 	err = node.View(ctx, c.nodes[c.cfg.Home(g)], id(g), node.Linearizable,
-		func(m *counter) error {
-			count = m.n.Load()
+		func(m *counter.Machine) error {
+			count = m.Count()
 			return nil
 		})
 	if node.NotApplied(err) {
@@ -145,50 +143,3 @@ func (c *cluster) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// A counter is a state machine that counts commands.
-type counter struct{ n atomic.Uint64 }
-
-func newCounter(group.Env) (group.StateMachine, error) { return &counter{}, nil }
-
-// Apply implements [group.StateMachine].
-func (c *counter) Apply(batch []group.Command) ([]group.Result, error) {
-	results := make([]group.Result, len(batch))
-	counts := make([]byte, 0, 8*len(batch))
-	for i := range results {
-		counts = binary.BigEndian.AppendUint64(counts, c.n.Add(1))
-		results[i].Data = counts[8*i : 8*(i+1) : 8*(i+1)]
-	}
-	return results, nil
-}
-
-// Snapshot implements [group.StateMachine].
-func (c *counter) Snapshot() (group.Snapshot, error) { return count(c.n.Load()), nil }
-
-// Restore implements [group.StateMachine].
-func (c *counter) Restore(r io.Reader) error {
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return err
-	}
-	if len(data) != 8 {
-		return fmt.Errorf("a snapshot of %d bytes, want 8", len(data))
-	}
-	c.n.Store(binary.BigEndian.Uint64(data))
-	return nil
-}
-
-// Close implements [group.StateMachine].
-func (c *counter) Close() error { return nil }
-
-// A count is a snapshot of a counter.
-type count uint64
-
-// WriteTo implements [group.Snapshot].
-func (c count) WriteTo(w io.Writer) (int64, error) {
-	n, err := w.Write(binary.BigEndian.AppendUint64(nil, uint64(c)))
-	return int64(n), err
-}
-
-// Close implements [group.Snapshot].
-func (c count) Close() error { return nil }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/raftyard/raftyard/test/internal/device"
 )
 
 // usage is what the process has used up to one moment.
@@ -41,7 +40,7 @@ func now(dir string) (usage, error) {
 		return u, err
 	}
 	u.written = io["write_bytes"]
-	if u.device, err = device(dir); err != nil {
+	if u.device, err = device.Taken(dir); err != nil {
 		return u, err
 	}
 	if u.busy, err = busy(); err != nil {
@@ -51,37 +50,6 @@ func now(dir string) (usage, error) {
 	runtime.ReadMemStats(&mem)
 	u.mallocs, u.bytes = mem.Mallocs, mem.TotalAlloc
 	return u, nil
-}
-
-// device returns how many bytes the disk below a directory has taken; zero: there is none,
-// as with tmpfs.
-func device(dir string) (uint64, error) {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return 0, err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, nil
-	}
-	file := fmt.Sprintf("/sys/dev/block/%d:%d/stat", unix.Major(st.Dev), unix.Minor(st.Dev))
-	data, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	const (
-		sectors = 6 // which of the columns
-		sector  = 512
-	)
-	columns := strings.Fields(string(data))
-	if len(columns) <= sectors {
-		return 0, fmt.Errorf("%s is %q", file, data)
-	}
-	n, err := strconv.ParseUint(columns[sectors], 10, 64)
-	return n * sector, err
 }
 
 // busy returns the CPU time of all processes on the machine, and what was taken from it.
@@ -197,8 +165,8 @@ func (r *Result) probe(dir string) (err error) {
 		if _, err := file.WriteAt(data, int64(i*block)); err != nil {
 			return err
 		}
-		if err := syscall.Fdatasync(int(file.Fd())); err != nil {
-			return fmt.Errorf("fdatasync: %w", err)
+		if err := device.SyncData(file); err != nil {
+			return err
 		}
 		took[i] = time.Since(begin)
 	}
