@@ -11,7 +11,10 @@ import (
 // TestAccessIsNoDamage: a store that is taken for damaged is set aside, so what says
 // nothing of a file's content must not be taken for it.
 func TestAccessIsNoDamage(t *testing.T) {
-	for _, cause := range []error{syscall.EACCES, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
+	for _, cause := range []error{
+		syscall.EACCES, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
+		fmt.Errorf("%w: sync", ErrFailed),
+	} {
 		err := damaged("x", &fs.PathError{Op: "open", Path: "x", Err: cause})
 		if errors.Is(err, ErrDamaged) || !errors.Is(err, cause) {
 			t.Errorf("%v becomes %v, want no ErrDamaged", cause, err)

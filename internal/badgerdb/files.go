@@ -129,11 +129,11 @@ func isOurs(name, ext string) bool {
 	}
 }
 
-// isAccess reports whether an error says that a file cannot be looked at by this process,
-// now, and nothing of what is in it.
-func isAccess(err error) bool {
+// saysNothing reports whether an error says nothing of what is in a file: this process cannot
+// look at it, now, or could not sync it.
+func saysNothing(err error) bool {
 	for _, target := range []error{
-		fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
+		fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, ErrFailed,
 	} {
 		if errors.Is(err, target) {
 			return true
@@ -145,7 +145,7 @@ func isAccess(err error) bool {
 // damaged returns what is wrong with a file as [ErrDamaged], unless it is not the file that
 // is wrong.
 func damaged(name string, err error) error {
-	if isAccess(err) || errors.Is(err, ErrFailed) {
+	if saysNothing(err) {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrDamaged, name, err)

@@ -124,11 +124,11 @@ type loading struct {
 	found   []Finding
 	wals    walSummary
 	named   uint64 // newest version in the tables that the MANIFEST names
-	access  error  // a file that cannot be looked at, whatever is in it
+	access  error  // of a file, and says nothing of what is in it
 }
 
 func (l *loading) damage(file string, err error) {
-	if isAccess(err) {
+	if saysNothing(err) {
 		l.access = cmp.Or(l.access, fmt.Errorf("%s: %w", file, err))
 		return
 	}
@@ -286,7 +286,7 @@ func (l *loading) loadUnnamed(manifest *badger.Manifest) {
 		}
 		version, err := tableVersion(l.files.dir, id, l.options.Compression)
 		switch {
-		case (manifest == nil || isAccess(err)) && err != nil:
+		case (manifest == nil || saysNothing(err)) && err != nil:
 			l.damage(name, err)
 		case manifest == nil:
 		case err == nil && lostTable(version, l.named, ever[id], l.wals):

@@ -37,7 +37,7 @@ func checkTables(f files, m badger.Manifest, w walSummary, bopts badger.Options)
 			continue
 		}
 		version, err := tableVersion(f.dir, id, bopts.Compression)
-		if isAccess(err) {
+		if saysNothing(err) {
 			return damaged(name, err)
 		}
 		if err != nil {

@@ -81,7 +81,7 @@ func findUnsynced(f files, named tableSet, w walSummary) (tableSet, error) {
 	tables := replayWithout(sets, failed)
 	newest, err := namedTables(f, badger.Manifest{Tables: tables})
 	switch {
-	case isAccess(err) || errors.Is(err, ErrFailed):
+	case saysNothing(err):
 		return nil, err
 	case err != nil: // what the tables were made of is gone, so they were in use
 		return nil, nil //nolint:nilerr // who asked says which table is missing
