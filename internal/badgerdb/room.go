@@ -250,7 +250,8 @@ func (r *room) look() time.Duration {
 		held = r.letGo(now)
 	case !held && !r.reserve.there && left >= 2*r.need+r.reserve.size:
 		if !r.restock(free, now) && r.reserve.short {
-			held = r.holdAll(now) // what is free is not for us
+			r.holdAll(now) // what is free is not for us
+			held = true
 		}
 	}
 	if held && busy {
@@ -276,13 +277,12 @@ func (r *room) hold(now time.Time) {
 }
 
 // holdAll is hold for who has not the lock.
-func (r *room) holdAll(now time.Time) (held bool) {
+func (r *room) holdAll(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.held.Load() {
 		r.hold(now)
 	}
-	return true
 }
 
 // letGo ends the hold, unless another log has no blocks by now, and reports whether it is on.
