@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"sync"
+
 	"github.com/google/uuid"
 
 	"github.com/raftyard/raftyard/internal/kv"
@@ -26,19 +28,19 @@ func Real() Backing {
 	return Backing{Files: vfs.OS{}, OpenDB: kv.OpenBadger, UUID: uuid.New}
 }
 
-// lockCommits makes the caller the committer.
-func (s *Store) lockCommits() {
-	if s.backing.Until != nil {
-		s.backing.Until(s.idle)
+// lock takes a lock that others hold while they wait for the disk.
+func (b *Backing) lock(mu *sync.Mutex) {
+	if b.Until != nil {
+		b.Until(func() bool {
+			free := mu.TryLock()
+			if free {
+				mu.Unlock()
+			}
+			return free
+		})
 	}
-	s.commitMu.Lock()
+	mu.Lock()
 }
 
-// idle reports whether nobody is the committer.
-func (s *Store) idle() bool {
-	if !s.commitMu.TryLock() {
-		return false
-	}
-	s.commitMu.Unlock()
-	return true
-}
+// lockCommits makes the caller the committer.
+func (s *Store) lockCommits() { s.backing.lock(&s.commitMu) }

@@ -28,11 +28,10 @@ import (
 // It is a witness and nothing else, so one that is missing or unreadable is made anew
 // from what the store has.
 type inventory struct {
-	files vfs.FS
-	path  string
-	store uuid.UUID
-	boot  uint64
-	until func(func() bool) // as in Backing
+	backing Backing
+	path    string
+	store   uuid.UUID
+	boot    uint64
 
 	dirty map[groupID]bool // what has changed and is not written; the committer's
 
@@ -73,26 +72,15 @@ const (
 )
 
 // lock makes the caller the owner of the file.
-func (v *inventory) lock() {
-	if v.until != nil {
-		v.until(func() bool {
-			free := v.mu.TryLock()
-			if free {
-				v.mu.Unlock()
-			}
-			return free
-		})
-	}
-	v.mu.Lock()
-}
+func (v *inventory) lock() { v.backing.lock(&v.mu) }
 
 // openInventory reads the inventory of the store, which is not recovered yet. It may not be
 // there, or be of no use: then there are no entries.
 func (s *Store) openInventory() error {
 	id := s.identity
 	s.inventory = &inventory{
-		files: s.backing.Files, path: s.path(inventoryName), store: id.Store, boot: id.Boot + 1,
-		until: s.backing.Until, dirty: make(map[groupID]bool),
+		backing: s.backing, path: s.path(inventoryName), store: id.Store, boot: id.Boot + 1,
+		dirty: make(map[groupID]bool),
 	}
 	b, err := s.backing.Files.ReadFile(s.inventory.path)
 	isNew := id.Boot == 0
@@ -145,7 +133,7 @@ func (v *inventory) begin(replicas map[groupID]*replica) error {
 func (v *inventory) rewrite() (err error) {
 	temp := v.path + tempSuffix
 	b := encodeInventory(v.store, v.boot, v.floor, v.entries)
-	f, err := v.files.Create(temp)
+	f, err := v.backing.Files.Create(temp)
 	if err != nil {
 		return err
 	}
@@ -160,7 +148,7 @@ func (v *inventory) rewrite() (err error) {
 	if err = f.Sync(); err != nil {
 		return err
 	}
-	if err = v.files.Rename(temp, v.path); err != nil {
+	if err = v.backing.Files.Rename(temp, v.path); err != nil {
 		return err
 	}
 	// From here on this is the file, whatever follows: the one before has no name any more.
@@ -177,7 +165,7 @@ func (v *inventory) syncName() error {
 	if !v.unnamed {
 		return nil
 	}
-	if err := v.files.SyncDir(filepath.Dir(v.path)); err != nil {
+	if err := v.backing.Files.SyncDir(filepath.Dir(v.path)); err != nil {
 		return err
 	}
 	v.unnamed = false

@@ -567,7 +567,8 @@ func (n *nameless) SyncDir(dir string) error {
 func TestInventoryWithoutAName(t *testing.T) {
 	files := &nameless{FS: vfs.OS{}}
 	v := &inventory{
-		files: files, path: filepath.Join(t.TempDir(), inventoryName), store: uuid.New(), boot: 1,
+		backing: Backing{Files: files}, path: filepath.Join(t.TempDir(), inventoryName),
+		store: uuid.New(), boot: 1,
 	}
 	if err := v.begin(nil); err != nil {
 		t.Fatal(err)
