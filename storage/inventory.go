@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 
 	"github.com/google/uuid"
 
@@ -223,7 +222,7 @@ func (v *inventory) created(order []*stage) error {
 	v.lock()
 	defer v.mu.Unlock()
 	err := v.add(appendList(appendList(nil, frameLive, live), frameDead, dead))
-	if err != nil && !isNoSpace(err) {
+	if err != nil && !vfs.IsNoSpace(err) {
 		return err
 	}
 	// On a full disk it is noted as soon as there is room. That costs the replica a witness
@@ -232,11 +231,6 @@ func (v *inventory) created(order []*stage) error {
 	v.take(live)
 	v.take(dead)
 	return nil
-}
-
-// isNoSpace reports whether all that is wrong is that the disk is full.
-func isNoSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // forget removes groups of which nothing will be left when the batch is durable, and raises
@@ -300,7 +294,7 @@ func (s *Store) noteNumbers() error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errForgot), isNoSpace(err):
+	case errors.Is(err, errForgot), vfs.IsNoSpace(err):
 		// The file stays behind for a moment, or as long as the disk is full, and does no
 		// harm.
 		s.lockCommits()

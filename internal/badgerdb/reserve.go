@@ -5,8 +5,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"syscall"
 	"time"
+
+	"github.com/raftyard/raftyard/internal/vfs"
 )
 
 // reserveName is the file that holds blocks for what is under way when the disk is full.
@@ -40,7 +41,7 @@ func (r *reserve) make(now time.Time, log *slog.Logger) bool {
 	}
 	err := r.allocate(r.path, r.size)
 	r.failed = time.Time{}
-	r.short = errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	r.short = vfs.IsNoSpace(err)
 	switch {
 	case err == nil:
 		if r.failing {

@@ -27,19 +27,24 @@ func (g guard) note(err error) error {
 	return err
 }
 
+// IsNoSpace reports whether an error says that the disk, or what a quota allows of it, is full.
+func IsNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
 // harmless reports whether an error says something about what was asked for and not about
 // the disk.
 func harmless(err error) bool {
 	for _, known := range []error{
 		fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, fs.ErrClosed, fs.ErrInvalid,
-		errors.ErrUnsupported, syscall.ENOSPC, syscall.EDQUOT, syscall.ENOTEMPTY,
-		syscall.ENOTDIR, syscall.EISDIR, syscall.EMFILE, syscall.ENFILE, syscall.ENAMETOOLONG,
+		errors.ErrUnsupported, syscall.ENOTEMPTY, syscall.ENOTDIR, syscall.EISDIR,
+		syscall.EMFILE, syscall.ENFILE, syscall.ENAMETOOLONG,
 	} {
 		if errors.Is(err, known) {
 			return true
 		}
 	}
-	return false
+	return IsNoSpace(err)
 }
 
 func (g guard) file(f File, err error) (File, error) {

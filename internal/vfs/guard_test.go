@@ -40,6 +40,7 @@ func TestGuardTellsOfAFailedDisk(t *testing.T) {
 		{syscall.EROFS, 5},
 		{&fs.PathError{Op: "sync", Path: "x", Err: syscall.EIO}, 5},
 		{syscall.ENOSPC, 0},
+		{syscall.EDQUOT, 0},
 		{fs.ErrNotExist, 0},
 		{nil, 0},
 	} {
