@@ -42,6 +42,17 @@ func killed(t *testing.T, o Options, fill func(*DB)) Options {
 	return o
 }
 
+// copied returns the options of a copy of a database that is not open.
+func copied(t *testing.T, o Options) Options {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "db")
+	if err := os.CopyFS(to, os.DirFS(o.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	o.Dir = to
+	return o
+}
+
 func listing(t *testing.T, dir string) string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -261,11 +272,7 @@ func TestDamagedTablesAreRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			o := whole
-			o.Dir = filepath.Join(t.TempDir(), "db")
-			if err := os.CopyFS(o.Dir, os.DirFS(whole.Dir)); err != nil {
-				t.Fatal(err)
-			}
+			o := copied(t, whole)
 			tt.damage(t, o)
 			db, err := Open(o)
 			if err == nil {

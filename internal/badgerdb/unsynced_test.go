@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -56,6 +55,18 @@ func flushed(id uint64) func(tableSet) tableSet {
 	}
 }
 
+// copyTable makes a table of another one.
+func copyTable(t *testing.T, o Options, from, to uint64) {
+	t.Helper()
+	b, err := os.ReadFile(table.NewFilename(from, o.Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(table.NewFilename(to, o.Dir), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestUnsyncedManifest: a change of the MANIFEST whose sync has failed names tables that
 // Badger has removed at once. Nothing is lost then, unless it was another that removed them.
 func TestUnsyncedManifest(t *testing.T) {
@@ -92,12 +103,14 @@ func TestUnsyncedManifest(t *testing.T) {
 	}{
 		{"compaction", func(t *testing.T, o Options) { appendChange(t, o, compacted) }, nil},
 		{"compaction, a table not removed yet", func(t *testing.T, o Options) {
+			id := newest(t, o)
 			appendChange(t, o, compacted)
-			b, err := os.ReadFile(table.NewFilename(newest(t, o)-2, o.Dir))
-			if err != nil {
-				b = nil // whatever: an empty file, as Badger leaves it for a moment
-			}
-			if err := os.WriteFile(table.NewFilename(lastID, o.Dir), b, 0o600); err != nil {
+			copyTable(t, o, id, lastID)
+		}, nil},
+		{"compaction, a table about to be removed", func(t *testing.T, o Options) {
+			appendChange(t, o, compacted)
+			// Badger leaves an empty file for a moment.
+			if err := os.WriteFile(table.NewFilename(lastID, o.Dir), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}, nil},
@@ -125,24 +138,14 @@ func TestUnsyncedManifest(t *testing.T) {
 		{"another flush has followed", func(t *testing.T, o Options) {
 			id := newest(t, o)
 			appendChange(t, o, flushed(lastID))
-			b, err := os.ReadFile(table.NewFilename(id, o.Dir))
-			if err != nil {
-				t.Fatal(err)
-			}
 			appendChange(t, o, flushed(lastID+1))
-			if err := os.WriteFile(table.NewFilename(lastID+1, o.Dir), b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			copyTable(t, o, id, lastID+1)
 		}, ErrDamaged},
 	}
 	whole := killed(t, testOptions(t), both)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			o := whole
-			o.Dir = filepath.Join(t.TempDir(), "db")
-			if err := os.CopyFS(o.Dir, os.DirFS(whole.Dir)); err != nil {
-				t.Fatal(err)
-			}
+			o := copied(t, whole)
 			tt.do(t, o)
 			checkImage(t, o, tt.want == nil)
 			db, err := Open(o)
