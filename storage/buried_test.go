@@ -184,18 +184,13 @@ func TestLostTailWithoutInventory(t *testing.T) {
 			s := mustOpen(t, o)
 			mustCommit(t, s, func(b *Batch) { b.Create(testReplica(0), Update{}) })
 			mustClose(t, s)
-			copied := filepath.Join(t.TempDir(), "old")
-			if err := copyStore(o.Dir, copied); err != nil {
-				t.Fatal(err)
-			}
+			loseNewest := rememberLog(t, o)
 			s = mustOpen(t, o)
 			mustCommit(t, s, func(b *Batch) { b.Create(testReplica(1), Update{}) })
 			mustCommit(t, s, func(b *Batch) { b.Destroy(1, Tombstone{NextReplica: 2}) })
 			mustClose(t, s)
-			if err := errors.Join(spoil(filepath.Join(o.Dir, inventoryName)),
-				os.RemoveAll(filepath.Join(o.Dir, logName)),
-				os.Rename(filepath.Join(copied, logName), filepath.Join(o.Dir, logName)),
-			); err != nil {
+			loseNewest()
+			if err := spoil(filepath.Join(o.Dir, inventoryName)); err != nil {
 				t.Fatal(err)
 			}
 			for range 2 {
@@ -224,19 +219,13 @@ func TestForgottenComesBack(t *testing.T) {
 		b.Create(testReplica(1), Update{Meta: []byte("m")})
 	})
 	mustClose(t, s)
-	copied := filepath.Join(t.TempDir(), "old")
-	if err := copyStore(o.Dir, copied); err != nil {
-		t.Fatal(err)
-	}
+	loseNewest := rememberLog(t, o)
 	s = mustOpen(t, o)
 	mustCommit(t, s, func(b *Batch) { b.Destroy(1, Tombstone{NextReplica: 2}) })
 	mustCommit(t, s, func(b *Batch) { b.MarkPurged(1) })
 	mustCommit(t, s, func(b *Batch) { b.Forget(1) })
 	mustClose(t, s)
-	if err := errors.Join(os.RemoveAll(filepath.Join(o.Dir, logName)),
-		os.Rename(filepath.Join(copied, logName), filepath.Join(o.Dir, logName))); err != nil {
-		t.Fatal(err)
-	}
+	loseNewest()
 	for range 3 {
 		s = mustOpen(t, o)
 		if r, ok := s.Replica(1); !ok || !r.Forgotten || r.Damage == nil || string(r.Meta) != "m" {

@@ -217,6 +217,24 @@ func TestDamageFoundByAReaderStopsOneReplica(t *testing.T) {
 	}
 }
 
+// rememberLog copies a store that nobody writes to, and returns what gives the store, when it
+// is closed, the database of this moment, with the note and identity of later.
+func rememberLog(t *testing.T, o Options) (loseNewest func()) {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "old")
+	if err := copyStore(o.Dir, copied); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		path := filepath.Join(o.Dir, logName)
+		err := errors.Join(os.RemoveAll(path), os.Rename(filepath.Join(copied, logName), path))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestLostTailDamagesEveryReplicaForGood(t *testing.T) {
 	o := testOptions(t.TempDir())
 	s := mustOpen(t, o)
@@ -226,18 +244,11 @@ func TestLostTailDamagesEveryReplicaForGood(t *testing.T) {
 		b.Create(testReplica(3), Update{})
 		b.Destroy(3, Tombstone{NextReplica: 5})
 	})
-	copied := filepath.Join(t.TempDir(), "old")
-	if err := copyStore(o.Dir, copied); err != nil {
-		t.Fatal(err)
-	}
+	loseNewest := rememberLog(t, o)
 	mustCommit(t, s, func(b *Batch) { b.Update(1, Update{Entries: entriesOf(1, 3, 1)}) })
 	mustClose(t, s)
 
-	// The Badger of before the last batch, with the note and identity of after it.
-	if err := errors.Join(os.RemoveAll(filepath.Join(o.Dir, logName)),
-		os.Rename(filepath.Join(copied, logName), filepath.Join(o.Dir, logName))); err != nil {
-		t.Fatal(err)
-	}
+	loseNewest()
 	for range 2 { // the second time the note has nothing to say any more
 		s = mustOpen(t, o)
 		for _, g := range []raftyard.GroupID{1, 2} {
@@ -293,16 +304,12 @@ func TestLostTailWithAllReplicas(t *testing.T) {
 	o := testOptions(t.TempDir())
 	s := mustOpen(t, o)
 	mustClose(t, s)
-	copied := filepath.Join(t.TempDir(), "old")
-	if err := copyStore(o.Dir, copied); err != nil {
-		t.Fatal(err)
-	}
+	loseNewest := rememberLog(t, o)
 	s = mustOpen(t, o)
 	mustCommit(t, s, func(b *Batch) { b.Create(testReplica(1), Update{}) })
 	mustClose(t, s)
-	if err := errors.Join(os.Remove(filepath.Join(o.Dir, inventoryName)),
-		os.RemoveAll(filepath.Join(o.Dir, logName)),
-		os.Rename(filepath.Join(copied, logName), filepath.Join(o.Dir, logName))); err != nil {
+	loseNewest()
+	if err := os.Remove(filepath.Join(o.Dir, inventoryName)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

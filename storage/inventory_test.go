@@ -218,16 +218,8 @@ func testTombstoneIsBack(t *testing.T, o Options, tomb []byte) {
 // TestForgetOnAFullDisk: as long as the inventory cannot be written, a group is not
 // forgotten, however often that is tried; after that the file has nothing of it but the floor.
 func TestForgetOnAFullDisk(t *testing.T) {
-	o := testOptions(t.TempDir())
-	disk := &fullDisk{FS: vfs.OS{}}
-	on := Real()
-	on.Files = disk
-	s, err := OpenOn(o, on)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, disk := openOnFullDisk(t)
 	defer mustClose(t, s)
-	s.keeper.stop()
 	mustCommit(t, s, func(b *Batch) { b.Create(testReplica(1), Update{}) })
 	mustCommit(t, s, func(b *Batch) { b.Destroy(1, Tombstone{NextReplica: 2}) })
 	mustCommit(t, s, func(b *Batch) { b.MarkPurged(1) })
@@ -236,7 +228,7 @@ func TestForgetOnAFullDisk(t *testing.T) {
 	for range 2 {
 		b := s.NewBatch()
 		b.Forget(1)
-		if err = b.Commit(); !errors.Is(err, syscall.ENOSPC) {
+		if err := b.Commit(); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("Forget on a full disk = %v", err)
 		}
 		if _, ok := s.Replica(1); !ok {
@@ -245,7 +237,7 @@ func TestForgetOnAFullDisk(t *testing.T) {
 	}
 	disk.full = false
 	mustCommit(t, s, func(b *Batch) { b.Forget(1) })
-	file, err := os.ReadFile(filepath.Join(o.Dir, inventoryName))
+	file, err := os.ReadFile(s.inventory.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -434,6 +426,20 @@ func (d *fullDisk) Create(path string) (vfs.File, error) {
 	return &fullFile{f, d}, err
 }
 
+// openOnFullDisk opens a store whose housekeeping the test does; its disk is not full yet.
+func openOnFullDisk(t *testing.T) (*Store, *fullDisk) {
+	t.Helper()
+	disk := &fullDisk{FS: vfs.OS{}}
+	on := Real()
+	on.Files = disk
+	s, err := OpenOn(testOptions(t.TempDir()), on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.keeper.stop()
+	return s, disk
+}
+
 type fullFile struct {
 	vfs.File
 
@@ -450,16 +456,8 @@ func (f *fullFile) WriteAt(b []byte, at int64) (int, error) {
 // TestInventoryOnAFullDisk: what cannot be noted is noted later, and until then nothing
 // else fails.
 func TestInventoryOnAFullDisk(t *testing.T) {
-	o := testOptions(t.TempDir())
-	disk := &fullDisk{FS: vfs.OS{}}
-	on := Real()
-	on.Files = disk
-	s, err := OpenOn(o, on)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, disk := openOnFullDisk(t)
 	defer mustClose(t, s)
-	s.keeper.stop()
 	mustCommit(t, s, func(b *Batch) { b.Create(testReplica(1), Update{}) })
 	disk.full = true
 	mustCommit(t, s, func(b *Batch) { b.Create(testReplica(2), Update{}) })
@@ -467,15 +465,15 @@ func TestInventoryOnAFullDisk(t *testing.T) {
 		mustCommit(t, s, func(b *Batch) {
 			b.Update(1, Update{HardState: hardStateOf(uint64(i+1), 1, 0)})
 		})
-		if err = s.noteNumbers(); err != nil {
+		if err := s.noteNumbers(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	disk.full = false
-	if err = s.noteNumbers(); err != nil {
+	if err := s.noteNumbers(); err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(filepath.Join(o.Dir, inventoryName))
+	b, err := os.ReadFile(s.inventory.path)
 	if err != nil {
 		t.Fatal(err)
 	}
