@@ -28,15 +28,12 @@ type claims struct {
 type claim struct {
 	creation
 
-	from    raftyard.NodeID
-	verdict *claimVerdict
-}
+	from raftyard.NodeID
 
-// claimVerdict is what has become of a claim, once done is closed.
-type claimVerdict struct {
-	done chan struct{}
+	done chan struct{} // closed when it has been looked into
 	// falls: its sender has answered, and says nothing of the kind. Otherwise the replica is
-	// made as soon as it can be, or the sender could not be asked.
+	// made as soon as it can be, or the sender could not be asked. Written before done is
+	// closed.
 	falls bool
 }
 
@@ -74,7 +71,7 @@ func (c *claims) add(env *transport.Envelope) *claim {
 	}
 	cl := &claim{creation: creation{
 		group: env.Group, incarnation: env.Incarnation, id: env.To.Replica,
-	}, from: env.From.Node, verdict: &claimVerdict{done: make(chan struct{})}}
+	}, from: env.From.Node, done: make(chan struct{})}
 	c.open[env.Group] = cl
 	select {
 	case c.wake <- struct{}{}:
@@ -130,7 +127,7 @@ func (c *claims) look(ctx context.Context, cl *claim) {
 	q := question{group: cl.group, incarnation: cl.incarnation}
 	st, err := c.node.askHolding(ctx, cl.from, q)
 	stands := err == nil && st.gives(cl.id, c.node.cfg.ID, c.node.ownStore())
-	cl.verdict.falls = err == nil && !stands
+	cl.falls = err == nil && !stands
 	c.mu.Lock()
 	delete(c.open, cl.group)
 	c.mu.Unlock()
@@ -140,7 +137,7 @@ func (c *claims) look(ctx context.Context, cl *claim) {
 	} else {
 		c.node.metrics.messagesRefused.Add(1)
 	}
-	close(cl.verdict.done)
+	close(cl.done)
 }
 
 // gives reports whether the replica that answers has applied a membership in which the

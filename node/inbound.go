@@ -167,12 +167,11 @@ func (n *Node) replicaFor(ctx context.Context, env transport.Envelope) (*replica
 func (n *Node) awaitClaim(ctx context.Context, env *transport.Envelope) error {
 	cl := n.lifecycle.wanted(env)
 	if cl != nil {
-		done := cl.verdict.done
-		if _, from := await[struct{}](n.world, nil, done, ctx.Done()); from == fromSecond {
+		if _, from := await[struct{}](n.world, nil, cl.done, ctx.Done()); from == fromSecond {
 			return ctx.Err()
 		}
 	}
-	if cl == nil || cl.verdict.falls && cl.isFor(env) {
+	if cl == nil || cl.falls && cl.isFor(env) {
 		return fmt.Errorf("group %d incarnation %v replica %d: %w",
 			env.Group, env.Incarnation, env.To.Replica, ErrNoReplica)
 	}
