@@ -69,13 +69,9 @@ func (b *beginnings) run() {
 		if _, from := await(n.world, b.wake, n.running.Done(), nil); from != fromValues {
 			return
 		}
-		for part := range slices.Chunk(b.all(), claimsAtOnce) {
-			asks := make([]func(), 0, len(part))
-			for i := range part {
-				asks = append(asks, func() { b.look(n.running, &part[i]) })
-			}
-			n.world.all("ask whether a group has begun", asks)
-		}
+		each(n.world, "ask whether a group has begun", claimsAtOnce, b.all(), func(of beginning) {
+			b.look(n.running, &of)
+		})
 	}
 }
 

@@ -47,7 +47,7 @@ const (
 	// maxClaims bounds the claims that are open at the same time. More are dropped; the
 	// messages come again.
 	maxClaims = 4096
-	// claimsAtOnce is about how many claims is asked at the same time.
+	// claimsAtOnce is about how many claims others are asked at the same time.
 	claimsAtOnce = 64
 )
 
@@ -91,23 +91,11 @@ func (c *claims) run() {
 	}
 }
 
-// lookAll looks into all claims that are open. Whoever has asked about one goes on with the
-// next: one that is not answered holds up none but itself.
+// lookAll looks into all claims that are open.
 func (c *claims) lookAll(ctx context.Context) {
-	list := make(chan *claim, maxClaims)
-	for _, cl := range c.all() {
-		list <- cl
-	}
-	close(list)
-	asks := make([]func(), 0, claimsAtOnce)
-	for range min(len(list), claimsAtOnce) {
-		asks = append(asks, func() {
-			for cl := range list {
-				c.look(ctx, cl)
-			}
-		})
-	}
-	c.node.world.all("ask about a claim", asks)
+	each(c.node.world, "ask about a claim", claimsAtOnce, c.all(), func(cl *claim) {
+		c.look(ctx, cl)
+	})
 }
 
 func (c *claims) all() []*claim {

@@ -76,6 +76,26 @@ func (s *surroundings) all(name string, fns []func()) {
 	ps.wait()
 }
 
+// each runs fn for everything in list, for atOnce at the same time, and returns when that is
+// done. Whoever is through with one goes on with the next: one that takes long holds up none
+// but itself.
+func each[T any](s *surroundings, name string, atOnce int, list []T, fn func(T)) {
+	next := make(chan T, len(list))
+	for _, v := range list {
+		next <- v
+	}
+	close(next)
+	fns := make([]func(), min(len(list), atOnce))
+	for i := range fns {
+		fns[i] = func() {
+			for v := range next {
+				fn(v)
+			}
+		}
+	}
+	s.all(name, fns)
+}
+
 // until returns, in a simulation, when ready is true. It comes before whatever
 // really waits for that.
 func (s *surroundings) until(ready func() bool) {
