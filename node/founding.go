@@ -144,21 +144,8 @@ func (n *Node) takePart() {
 // not known, missing are those who have not said so.
 func (n *Node) isKnown(ctx context.Context) (ok bool, missing []raftyard.NodeID) {
 	others, own := n.otherFounders(), n.ownStore().String()
-	answers := make([]knownAnswer, len(others))
-	asks := make([]func(), 0, len(others))
-	for i, id := range others {
-		asks = append(asks, func() {
-			short, cancel := n.world.withTimeout(ctx, time.Second)
-			defer cancel()
-			body := wire.AppendUvarint(nil, uint64(n.cfg.ID))
-			if n.askJSON(short, id, askKnown, body, &answers[i]) != nil {
-				answers[i] = knownAnswer{}
-			}
-		})
-	}
-	n.world.all("ask who knows this node", asks)
 	noted := 0
-	for i, a := range answers {
+	for i, a := range n.whoKnows(ctx, others) {
 		switch {
 		case a.First == own && a.Registered:
 			return true, nil
@@ -169,6 +156,14 @@ func (n *Node) isKnown(ctx context.Context) (ok bool, missing []raftyard.NodeID)
 		}
 	}
 	return noted > len(others)/2, missing
+}
+
+// whoKnows asks nodes what they know of this one.
+func (n *Node) whoKnows(ctx context.Context, ids []raftyard.NodeID) []knownAnswer {
+	return askAll[knownAnswer](ctx, n, ids, poll{
+		name: "ask who knows this node", kind: askKnown,
+		body: wire.AppendUvarint(nil, uint64(n.cfg.ID)), patience: time.Second,
+	})
 }
 
 // knownAnswer is what a node knows of another.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
@@ -250,6 +251,33 @@ func (n *Node) ask(
 		return nil, decodeError(to, err)
 	}
 	return answer, nil
+}
+
+// A poll is a question that several nodes are asked at the same time.
+type poll struct {
+	name     string // for traces
+	kind     uint8
+	body     []byte
+	patience time.Duration // with each of them
+}
+
+// askAll asks nodes, and returns what they have said, in their order: the zero value for
+// those that have not answered in time, or not so that it can be read.
+func askAll[T any](ctx context.Context, n *Node, ids []raftyard.NodeID, p poll) []T {
+	said := make([]T, len(ids))
+	asks := make([]func(), 0, len(ids))
+	for i, id := range ids {
+		asks = append(asks, func() {
+			short, cancel := n.world.withTimeout(ctx, p.patience)
+			defer cancel()
+			var one T
+			if n.askJSON(short, id, p.kind, p.body, &one) == nil {
+				said[i] = one
+			}
+		})
+	}
+	n.world.all(p.name, asks)
+	return said
 }
 
 // askJSON asks and decodes the answer into v.

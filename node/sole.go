@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/raftyard/raftyard"
-	"github.com/raftyard/raftyard/internal/wire"
 	"github.com/raftyard/raftyard/transport"
 )
 
@@ -85,25 +84,13 @@ func (n *Node) knownElsewhere(
 		}
 	}
 	live := n.liveBoots()
-	said := make([]knownAnswer, len(called))
-	var asks []func()
-	for i, id := range called {
-		if _, up := live[id]; !up {
-			continue
-		}
-		asks = append(asks, func() {
-			short, cancel := n.world.withTimeout(ctx, time.Second)
-			defer cancel()
-			body := wire.AppendUvarint(nil, uint64(n.cfg.ID))
-			if n.askJSON(short, id, askKnown, body, &said[i]) != nil {
-				said[i] = knownAnswer{}
-			}
-		})
-	}
-	n.world.all("ask who knows this node", asks)
-	for i := range said {
-		if said[i].First != "" && said[i].First != n.ownStore().String() {
-			return called[i]
+	there := slices.DeleteFunc(slices.Clone(called), func(id raftyard.NodeID) bool {
+		_, up := live[id]
+		return !up
+	})
+	for i, said := range n.whoKnows(ctx, there) {
+		if said.First != "" && said.First != n.ownStore().String() {
+			return there[i]
 		}
 	}
 	return 0

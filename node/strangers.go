@@ -171,18 +171,9 @@ func (n *Node) learnDirectories(ctx context.Context) {
 		}
 	}
 	slices.Sort(others)
-	said := make([]hearsay, len(others))
-	asks := make([]func(), 0, len(others))
-	for i, id := range others {
-		asks = append(asks, func() {
-			short, cancel := n.world.withTimeout(ctx, askPatience)
-			defer cancel()
-			if n.askJSON(short, id, askDirectories, nil, &said[i]) != nil {
-				said[i] = hearsay{}
-			}
-		})
-	}
-	n.world.all("ask for directories", asks)
+	said := askAll[hearsay](ctx, n, others, poll{
+		name: "ask for directories", kind: askDirectories, patience: askPatience,
+	})
 	for i := range said {
 		if said[i].Version > n.registry.Version() && n.noted.hearsay(&said[i]) {
 			n.lifecycle.poke()

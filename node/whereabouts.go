@@ -9,7 +9,6 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/node/registry"
-	"github.com/raftyard/raftyard/transport"
 )
 
 // A node that has come up at another address tells all that it reaches where it is. The
@@ -112,34 +111,26 @@ func (n *Node) learnWhereabouts(ctx context.Context) {
 	if !missing {
 		return
 	}
-	said := make([][]whereabout, len(asked))
-	asks := make([]func(), 0, len(asked))
-	for i, id := range asked {
-		asks = append(asks, func() {
-			short, cancel := n.world.withTimeout(ctx, whereEvery)
-			defer cancel()
-			if n.askJSON(short, id, askWhereabouts, nil, &said[i]) != nil {
-				said[i] = nil // what that node knows is missing; it is asked again
-			}
-		})
-	}
-	n.world.all("ask where nodes are", asks)
+	// What those know is missing who do not answer; they are asked again.
+	said := askAll[[]whereabout](ctx, n, asked, poll{
+		name: "ask where nodes are", kind: askWhereabouts, patience: whereEvery,
+	})
+	reached := n.liveBoots()
 	for _, list := range said {
 		for _, one := range list {
-			n.hearWhereabout(one)
+			if _, up := reached[one.Node]; !up {
+				n.hearWhereabout(one)
+			}
 		}
 	}
 }
 
-// hearWhereabout takes what somebody has told of a node of the registry, which this node
-// does not reach.
+// hearWhereabout takes what somebody has told of a node that this one does not reach, if it
+// is one of the registry.
 func (n *Node) hearWhereabout(said whereabout) {
 	rec, known := n.registry.Node(said.Node)
 	if !known || rec.State == registry.NodeRemoved || said.Node == n.cfg.ID ||
-		said.Addr == "" || len(said.Addr) > registry.MaxAddrBytes ||
-		slices.ContainsFunc(n.transport.Peers(), func(p transport.PeerStatus) bool {
-			return p.Node == said.Node && p.Up
-		}) {
+		said.Addr == "" || len(said.Addr) > registry.MaxAddrBytes {
 		return
 	}
 	n.whereabouts.heard(said, n.directory(said.Node).Current)
