@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -84,6 +85,17 @@ func (n *Node) liveNodes() map[raftyard.NodeID]bool {
 		live[peers[i].Node] = peers[i].Up && !n.conditionOf(peers[i].Node).Stuck
 	}
 	return live
+}
+
+// liveOthers are the other nodes of those, by id.
+func (n *Node) liveOthers() (others []raftyard.NodeID) {
+	live := n.liveNodes()
+	for _, id := range slices.Sorted(maps.Keys(live)) {
+		if live[id] && id != n.cfg.ID {
+			others = append(others, id)
+		}
+	}
+	return others
 }
 
 // command has a command applied by the registry, and by this node's copy of it, if that

@@ -279,7 +279,7 @@ func (n *Node) lookForBlocked(ctx context.Context, recs []registry.Group, blocke
 		}
 	}
 	slices.Sort(others)
-	asked := n.askReports(ctx, unled[0].ID, others)
+	asked := n.askReports(ctx, askGroups, unled[0].ID, others)
 	for i := range unled {
 		g := unled[i].ID
 		blocked.look(&unled[i], append(known[g], asked[g]...))

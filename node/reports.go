@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/wire"
@@ -41,7 +40,7 @@ func (n *Node) collectReports(
 			others = append(others, id)
 		}
 	}
-	for g, reps := range n.askReports(ctx, recs[0].ID, others) {
+	for g, reps := range n.askReports(ctx, askGroups, recs[0].ID, others) {
 		known[g] = append(known[g], reps...)
 	}
 	for g, reps := range n.othersFaulty(ctx, recs[0].ID) {
@@ -50,30 +49,21 @@ func (n *Node) collectReports(
 	return known
 }
 
-// askReports asks nodes for what they know of their replicas of a page of groups.
+// askReports asks nodes for what they know of their replicas of a page of groups: of all, or
+// of those in quarantine, as kind says.
 func (n *Node) askReports(
-	ctx context.Context, from raftyard.GroupID, ids []raftyard.NodeID,
+	ctx context.Context, kind uint8, from raftyard.GroupID, ids []raftyard.NodeID,
 ) map[raftyard.GroupID][]replicaReport {
-	known := make(map[raftyard.GroupID][]replicaReport)
-	var mu sync.Mutex
 	body := wire.AppendUvarint(nil, uint64(from))
 	body = wire.AppendUvarint(body, maxPage)
-	asks := make([]func(), 0, len(ids))
-	for _, id := range ids {
-		asks = append(asks, func() {
-			short, cancel := n.world.withTimeout(ctx, askPatience)
-			defer cancel()
-			var reps []replicaReport
-			if err := n.askJSON(short, id, askGroups, body, &reps); err != nil {
-				return // what that node knows is missing, and so a problem may be shown
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for i := range reps {
-				known[reps[i].Group] = append(known[reps[i].Group], reps[i])
-			}
-		})
+	known := make(map[raftyard.GroupID][]replicaReport)
+	// What a node knows that does not answer is missing, and so a problem may be shown.
+	for _, reps := range askAll[[]replicaReport](ctx, n, ids, poll{
+		name: "ask for groups", kind: kind, body: body, patience: askPatience,
+	}) {
+		for i := range reps {
+			known[reps[i].Group] = append(known[reps[i].Group], reps[i])
+		}
 	}
-	n.world.all("ask for groups", asks)
 	return known
 }

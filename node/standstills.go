@@ -2,12 +2,10 @@ package node
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 
 	"github.com/raftyard/raftyard"
-	"github.com/raftyard/raftyard/internal/wire"
 )
 
 // othersFaulty asks all nodes that are connected for those of their replicas that are in
@@ -15,32 +13,7 @@ import (
 func (n *Node) othersFaulty(
 	ctx context.Context, from raftyard.GroupID,
 ) map[raftyard.GroupID][]replicaReport {
-	known := make(map[raftyard.GroupID][]replicaReport)
-	var mu sync.Mutex
-	body := wire.AppendUvarint(nil, uint64(from))
-	body = wire.AppendUvarint(body, maxPage)
-	var asks []func()
-	live := n.liveNodes()
-	for _, id := range slices.Sorted(maps.Keys(live)) {
-		if id == n.cfg.ID || !live[id] {
-			continue
-		}
-		asks = append(asks, func() {
-			short, cancel := n.world.withTimeout(ctx, askPatience)
-			defer cancel()
-			var reps []replicaReport
-			if err := n.askJSON(short, id, askFaulty, body, &reps); err != nil {
-				return // what that node knows is missing
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for i := range reps {
-				known[reps[i].Group] = append(known[reps[i].Group], reps[i])
-			}
-		})
-	}
-	n.world.all("ask for faults", asks)
-	return known
+	return n.askReports(ctx, askFaulty, from, n.liveOthers())
 }
 
 // faultyReports tells of this node's replicas in quarantine, with ids from a given one on.

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -164,14 +163,7 @@ func (n *Node) registered() ([]registry.Node, uint64) {
 // learnDirectories asks the others for the directories of all nodes, and notes what those
 // say who are further in the registry than this node.
 func (n *Node) learnDirectories(ctx context.Context) {
-	var others []raftyard.NodeID
-	for id, up := range n.liveNodes() {
-		if up && id != n.cfg.ID {
-			others = append(others, id)
-		}
-	}
-	slices.Sort(others)
-	said := askAll[hearsay](ctx, n, others, poll{
+	said := askAll[hearsay](ctx, n, n.liveOthers(), poll{
 		name: "ask for directories", kind: askDirectories, patience: askPatience,
 	})
 	for i := range said {
