@@ -61,28 +61,23 @@ func (n *Node) Propose(ctx context.Context, g raftyard.GroupID, cmd []byte) (gro
 func (n *Node) proposeAsLeader(
 	ctx context.Context, limit time.Duration, g raftyard.GroupID, p group.Proposal,
 ) (res group.Result, done bool, err error) {
-	r := n.replica(g)
-	if r == nil || ended(ctx) {
+	if to, _ := n.Leader(g); to != n.cfg.ID {
 		return res, false, nil
 	}
-	if v := r.view.Load(); !v.initialized() || v.LeaderNode != n.cfg.ID {
-		return res, false, nil
+	if err = ctx.Err(); err != nil {
+		return res, false, err
 	}
-	if r, err = n.serving(g); err != nil {
+	r, err := n.serving(g)
+	if err != nil {
 		return res, false, err
 	}
 	c := newCall(r)
-	p.Token = c
-	if !r.worker.box.propose(proposal{r: r, p: p}) {
-		return res, true, fmt.Errorf("group %d: %w", r.group, ErrOverloaded)
+	if err = c.propose(p); err != nil {
+		return res, true, err
 	}
-	if res, err = c.waitFor(ctx, limit); err == nil {
-		return res, true, nil
-	}
+	res, err = c.waitFor(ctx, limit)
 	return res, !n.retryable(g, n.cfg.ID, err), err
 }
-
-func ended(ctx context.Context) bool { return ctx.Err() != nil }
 
 // proposeAnywhere proposes a command wherever that is possible.
 func (n *Node) proposeAnywhere(
@@ -115,11 +110,19 @@ func (n *Node) proposeLocal(
 		return group.Result{}, err
 	}
 	c := newCall(r)
-	p.Token = c
-	if !r.worker.box.propose(proposal{r: r, p: p}) {
-		return group.Result{}, fmt.Errorf("group %d: %w", r.group, ErrOverloaded)
+	if err := c.propose(p); err != nil {
+		return group.Result{}, err
 	}
 	return c.wait(ctx)
+}
+
+// propose queues the command of which the call is.
+func (c *call) propose(p group.Proposal) error {
+	p.Token = c
+	if !c.r.worker.box.propose(proposal{r: c.r, p: p}) {
+		return fmt.Errorf("group %d: %w", c.r.group, ErrOverloaded)
+	}
+	return nil
 }
 
 // proposeAt sends the command to the node that is believed to lead, or to one that has it

@@ -200,9 +200,8 @@ func (n *Node) serveAppend(ctx context.Context, b *wire.Reader) ([]byte, error) 
 	}
 	c := newCall(r)
 	c.append = true
-	p.Token = c
-	if !r.worker.box.propose(proposal{r: r, p: p}) {
-		return nil, fmt.Errorf("group %d: %w", r.group, ErrOverloaded)
+	if err = c.propose(p); err != nil {
+		return nil, err
 	}
 	res, err := c.wait(ctx)
 	if err != nil {
