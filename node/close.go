@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
@@ -34,8 +33,7 @@ func (n *Node) Close(ctx context.Context) error {
 // handOver asks the best follower of every group led here to take over, and
 // waits until none is led here, or time is up.
 func (n *Node) handOver(ctx context.Context) {
-	limit := time.Duration(handoverTimeouts*n.cfg.ElectionTicks) * n.cfg.TickInterval
-	ctx, cancel := n.world.withTimeout(ctx, limit)
+	ctx, cancel := n.world.withTimeout(ctx, n.ticks(handoverTimeouts*n.cfg.ElectionTicks))
 	defer cancel()
 	for ctx.Err() == nil {
 		led, live := 0, n.liveNodes()

@@ -91,8 +91,7 @@ func (n *Node) countMovable() (count int) {
 func (n *Node) handOffTo(ctx context.Context, r *replica, h *giveaway) {
 	list := n.successors(ctx, r)
 	if len(list) == 0 {
-		beat := time.Duration(n.cfg.HeartbeatTicks+1) * n.cfg.TickInterval
-		if !n.world.sleep(ctx, beat) {
+		if !n.world.sleep(ctx, n.ticks(n.cfg.HeartbeatTicks+1)) {
 			return
 		}
 		list = n.successors(ctx, r)

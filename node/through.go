@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
@@ -145,8 +144,7 @@ func (n *Node) proposeThrough(
 		return group.Result{}, err
 	default:
 		// It may be on its way through the log.
-		short, cancel := n.world.withTimeout(ctx,
-			2*time.Duration(n.cfg.ElectionTicks)*n.cfg.TickInterval)
+		short, cancel := n.world.withTimeout(ctx, n.ticks(2*n.cfg.ElectionTicks))
 		defer cancel()
 		return c.awaitApplied(short, err)
 	}
