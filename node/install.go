@@ -247,6 +247,7 @@ func (w *worker) installed(r *replica, fl floor) {
 func (w *worker) snapshotInstalled(r *replica, in *group.Install) {
 	r.applied.Store(in.Index)
 	r.snap.index, r.snap.passed, r.snap.counted = in.Index, 0, 0
+	r.noteSize(in.Snapshot)
 	r.own.rotten = false
 	r.schedule(true)
 	w.node.metrics.snapshotsInstalled.Add(1) // before anybody reads what it has brought

@@ -1,5 +1,11 @@
 package node
 
+import (
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/raftyard/raftyard/group"
+)
+
 // The log of a group is bounded in bytes as well as in entries: an entry may have a
 // megabyte, and ten thousand of them are more than a disk should keep for one group.
 
@@ -18,6 +24,15 @@ const (
 	// failed is tried again.
 	snapshotRetry = 10
 )
+
+// noteSize notes how large the state in the newest snapshot is: as large as the file that it
+// is in, or as the snapshot says.
+func (r *replica) noteSize(snap *raftpb.Snapshot) {
+	r.snap.size = int64(r.meta.Floor.Check.Size)
+	if m, err := group.DecodeManifest(snap.GetData()); err == nil {
+		r.snap.size = max(r.snap.size, m.Size)
+	}
+}
 
 // logBytes is how much log the replica keeps behind its newest snapshot.
 func (r *replica) logBytes() int64 {

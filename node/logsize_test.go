@@ -83,3 +83,39 @@ func TestPinsHoldSomeLog(t *testing.T) {
 	c.largeWords(2 << 20)
 	c.eventually("the log is cut", func() bool { return c.status(1, 2).First > first+1 })
 }
+
+// TestSizeOfStateIsKnown: how much log a replica keeps depends on how large its state is. It
+// knows that as well when it has its state from another one, and after a start.
+func TestSizeOfStateIsKnown(t *testing.T) {
+	c := newCluster(t, 2)
+	c.createSpec(Spec{
+		ID: 2, Kind: "list", Voters: []raftyard.NodeID{1}, TrailingEntries: 1,
+	})
+	c.largeWords(1 << 18)
+	if _, err := c.nodes[1].TakeSnapshot(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	size := func(id raftyard.NodeID) (size int64) {
+		r := c.nodes[id].replica(2)
+		done := make(chan struct{})
+		r.worker.box.control(func() { size = r.snap.size; close(done) })
+		<-done
+		return size
+	}
+	want := size(1)
+	if want < 1<<18 {
+		t.Fatalf("the state is said to have %d bytes", want)
+	}
+	members := Members{Voters: nodeIDs(1, 2)}
+	if _, err := c.nodes[1].SetMembers(t.Context(), 2, members, true); err != nil {
+		t.Fatal(err)
+	}
+	if got := size(2); got != want {
+		t.Errorf("who has it from another one takes it for %d bytes, want %d", got, want)
+	}
+	c.close(2)
+	c.open(2, nil)
+	if got := size(2); got != want {
+		t.Errorf("after a start it is taken for %d bytes, want %d", got, want)
+	}
+}

@@ -269,6 +269,7 @@ func (n *Node) load(r *replica, st storage.Replica, before known) error {
 	r.machine.skips = slices.Clone(r.meta.Skips)
 	if snap, err := r.log.Snapshot(); err == nil {
 		r.snap.index = snap.GetMetadata().GetIndex()
+		r.noteSize(snap)
 	}
 	r.snap.passed = r.log.BytesAfter(r.snap.index)
 	if len(r.meta.State.Descriptor.Members) > 0 {
