@@ -51,11 +51,21 @@ func (b *broken) stop() { b.once.Do(func() { close(b.halted) }) }
 func (b *broken) do(fn func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- fn() }()
+	return b.wait(done)
+}
+
+// wait returns how something has ended, or the failure if there was one: then nothing else
+// counts.
+func (b *broken) wait(done <-chan error) (err error) {
 	select {
-	case err := <-done:
-		return err
+	case err = <-done:
+	case <-b.halted:
+	}
+	select {
 	case <-b.halted:
 		return b.err()
+	default:
+		return err
 	}
 }
 
@@ -100,10 +110,5 @@ func (b *broken) commit(txn *badger.Txn, ts uint64) error {
 	if err := txn.CommitAt(ts, func(err error) { done <- err }); err != nil {
 		return err
 	}
-	select {
-	case err := <-done:
-		return err
-	case <-b.halted:
-		return b.err()
-	}
+	return b.wait(done)
 }

@@ -200,13 +200,20 @@ func TestFailedFlushStops(t *testing.T) {
 		t.Errorf("do = %v, want ErrFailed", err)
 	}
 	close(never)
+	for range 100 { // also if what was waited for has ended
+		done := make(chan error, 1)
+		done <- nil
+		if err := db.broken.wait(done); !errors.Is(err, ErrFailed) {
+			t.Fatalf("wait = %v, want ErrFailed", err)
+		}
+	}
 	err = db.Commit(func(txn *badger.Txn) error { return txn.Set([]byte("k"), nil) })
 	if !errors.Is(err, ErrFailed) {
 		t.Errorf("Commit = %v, want ErrFailed", err)
 	}
 	db.reclaimer.stop()
-	if err := db.Close(); err != nil && !errors.Is(err, ErrFailed) {
-		t.Errorf("Close = %v, want ErrFailed or nothing", err)
+	if err := db.Close(); !errors.Is(err, ErrFailed) {
+		t.Errorf("Close = %v, want ErrFailed", err)
 	}
 	if err := db.DB.Close(); err != nil {
 		t.Error(err)
