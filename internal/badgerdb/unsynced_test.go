@@ -203,7 +203,7 @@ func TestFailedFlushStops(t *testing.T) {
 	for range 100 { // also if what was waited for has ended
 		done := make(chan error, 1)
 		done <- nil
-		if err := db.broken.wait(done); !errors.Is(err, ErrFailed) {
+		if err = db.broken.wait(done); !errors.Is(err, ErrFailed) {
 			t.Fatalf("wait = %v, want ErrFailed", err)
 		}
 	}
