@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/raftyard/raftyard/internal/vfs"
 )
 
 // asideSuffix ends the name of a store that was set aside.
@@ -31,7 +33,7 @@ func SetAside(dir string) (string, error) {
 	}
 	err := os.Rename(dir, aside)
 	if err == nil {
-		err = syncDir(filepath.Dir(aside))
+		err = vfs.OS{}.SyncDir(filepath.Dir(aside))
 	}
 	if err != nil {
 		return "", fmt.Errorf("kv: set aside: %w", err)

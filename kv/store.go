@@ -12,6 +12,7 @@ import (
 
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/badgerdb"
+	"github.com/raftyard/raftyard/internal/vfs"
 )
 
 const (
@@ -120,7 +121,7 @@ func OpenStore(o StoreOptions) (*Store, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	if err := makeDir(o.Dir); err != nil {
+	if err := (vfs.OS{}).MkdirAll(o.Dir); err != nil {
 		return nil, fmt.Errorf("kv: open: make directory: %w", err)
 	}
 	db, err := badgerdb.Open(badgerdb.Options{

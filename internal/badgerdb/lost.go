@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/raftyard/raftyard/internal/vfs"
 )
 
 // lostTables finds the tables of compactions that could not be written. Badger passes over
@@ -127,7 +129,7 @@ func markLost(path, text string) error {
 		return err
 	}
 	_, err = f.WriteString(text + "\n")
-	return errors.Join(err, f.Sync(), f.Close(), syncDir(filepath.Dir(path)))
+	return errors.Join(err, f.Sync(), f.Close(), vfs.OS{}.SyncDir(filepath.Dir(path)))
 }
 
 // checkLost refuses a database that has been marked.

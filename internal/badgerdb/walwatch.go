@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/raftyard/raftyard/internal/vfs"
 )
 
 // walWatch follows which write-ahead log is written to, and does three things for a
@@ -102,7 +104,7 @@ func (w *walWatch) afterCommit() error {
 		}
 		w.next++
 		w.prepareNext()
-		if err := syncDir(w.dir); err != nil {
+		if err := (vfs.OS{}).SyncDir(w.dir); err != nil {
 			return err
 		}
 		if err := adviseRandom(path); err != nil {
@@ -122,15 +124,6 @@ func (w *walWatch) prepareNext() {
 		err = allocateNew(next, w.size)
 	}
 	w.room.rotated(full, next, err == nil)
-}
-
-func syncDir(path string) (err error) {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	return d.Sync()
 }
 
 func walName(id uint64) string { return fmt.Sprintf("%05d.mem", id) }
