@@ -57,7 +57,7 @@ func (d *Dir) Groups() ([]Group, error) {
 		return nil, fmt.Errorf("the logs are %w", ErrUnreadable)
 	}
 	for _, r := range d.logs.Replicas() {
-		if err := d.readLog(r.Group, nil); err != nil {
+		if err := d.readLog(r.Group); err != nil {
 			return nil, err
 		}
 	}

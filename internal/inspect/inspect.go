@@ -130,12 +130,9 @@ func (d *Dir) machine(r *storage.Replica) *kv.ReplicaImage {
 	return d.machineOf[kv.Replica{Group: r.Group, Incarnation: r.Incarnation, ID: r.ID}]
 }
 
-// readLog reads a whole log, once, so that it is known what is wrong with it. fn may be nil.
-func (d *Dir) readLog(g raftyard.GroupID, fn func(*raftpb.Entry) error) error {
-	if fn == nil {
-		fn = func(*raftpb.Entry) error { return nil }
-	}
-	return d.logs.ReadLog(g, fn)
+// readLog reads a whole log, once, so that it is known what is wrong with it.
+func (d *Dir) readLog(g raftyard.GroupID) error {
+	return d.logs.ReadLog(g, func(*raftpb.Entry) error { return nil })
 }
 
 // live returns the live replica of a group, and what is kept beside its log.
@@ -143,7 +140,7 @@ func (d *Dir) live(g raftyard.GroupID) (storage.Replica, node.ReplicaRecord, err
 	if !d.logs.Whole() {
 		return storage.Replica{}, node.ReplicaRecord{}, fmt.Errorf("the logs are %w", ErrUnreadable)
 	}
-	if err := d.readLog(g, nil); err != nil {
+	if err := d.readLog(g); err != nil {
 		return storage.Replica{}, node.ReplicaRecord{}, err
 	}
 	for _, r := range d.logs.Replicas() {

@@ -53,7 +53,8 @@ const (
 	doStray    = "nothing; nobody misses it once the node has run for a while without it"
 )
 
-// Verify reads everything in the directory and tells all that is wrong.
+// Verify reads everything in the directory and tells all that is wrong. It comes before the
+// other questions: logs are read once, and it alone looks at what their entries say.
 func (d *Dir) Verify() (Report, error) {
 	id := d.logs.Identity
 	v := &verifier{dir: d, report: Report{
@@ -225,7 +226,7 @@ func (v *verifier) entries() {
 		return
 	}
 	for _, r := range v.dir.logs.Replicas() {
-		err := v.dir.readLog(r.Group, func(e *raftpb.Entry) error {
+		err := v.dir.logs.ReadLog(r.Group, func(e *raftpb.Entry) error {
 			if _, _, err := group.DecodeChange(e); err != nil {
 				return err
 			}
