@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/raftyard/raftyard"
@@ -193,6 +195,13 @@ func TestLostTailWithoutInventory(t *testing.T) {
 			if err := spoil(filepath.Join(o.Dir, inventoryName)); err != nil {
 				t.Fatal(err)
 			}
+			inspect(t, o.Dir, func(i *Inspection) {
+				if !slices.ContainsFunc(i.Findings, func(f Finding) bool {
+					return f.Scope == ScopeStore && strings.Contains(f.What, "newest batches")
+				}) {
+					t.Errorf("found is %+v, want that the store does not open", i.Findings)
+				}
+			})
 			for range 2 {
 				s, err := Open(o)
 				if err == nil {

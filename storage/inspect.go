@@ -236,14 +236,9 @@ func (i *Inspection) recover() error {
 	if f.any {
 		i.store.take(f)
 	}
-	i.checkInventory()
 	i.Newest = at.newest()
-	if i.Noted > i.Newest {
-		i.Findings = append(i.Findings, Finding{
-			Path: logName, Scope: ScopeReplicas,
-			What: fmt.Sprintf("has lost its newest batches: it ends with batch %d,"+
-				" batch %d was durable", i.Newest, i.Noted),
-		})
+	if whole := i.checkInventory(); i.Noted > i.Newest {
+		i.lostTail(whole)
 	}
 	i.read = make(map[groupID]bool)
 	for _, r := range i.Replicas() {

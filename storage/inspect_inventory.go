@@ -2,14 +2,15 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 )
 
-// checkInventory compares the replicas that are there with the inventory. One that is of
-// no use is made anew by the next start.
-func (i *Inspection) checkInventory() {
+// checkInventory compares the replicas that are there with the inventory, and reports whether
+// that tells of all that was ever here. One that is of no use is made anew by the next start.
+func (i *Inspection) checkInventory() (whole bool) {
 	b, err := os.ReadFile(filepath.Join(i.dir, inventoryName))
 	in := decodeInventory(b)
 	nothing := func(what string) {
@@ -29,5 +30,21 @@ func (i *Inspection) checkInventory() {
 	default:
 		i.store.inventory = &inventory{entries: in.entries}
 		i.store.checkInventory()
+		return in.whole
 	}
+	return false
+}
+
+// lostTail notes what [Store.lostTail] does; whole: the inventory tells of all that was here.
+func (i *Inspection) lostTail(whole bool) {
+	f := Finding{
+		Path: logName, Scope: ScopeReplicas,
+		What: fmt.Sprintf("has lost its newest batches: it ends with batch %d,"+
+			" batch %d was durable", i.Newest, i.Noted),
+	}
+	if !whole {
+		f.Scope = ScopeStore
+		f.What += ", and no inventory says which replicas there were"
+	}
+	i.Findings = append(i.Findings, f)
 }
