@@ -49,8 +49,7 @@ func newBeginnings(n *Node) *beginnings {
 
 // add has others asked. There are no more than groups in the registry.
 func (b *beginnings) add(c creation, rec *registry.Group) {
-	others := sortedSet(slices.Concat(rec.Voters, rec.Learners, rec.Before))
-	others = slices.DeleteFunc(others, func(id raftyard.NodeID) bool {
+	others := slices.DeleteFunc(namedIn(rec), func(id raftyard.NodeID) bool {
 		return id == b.node.cfg.ID
 	})
 	b.mu.Lock()

@@ -92,8 +92,14 @@ func (d *deletion) nodes() []raftyard.NodeID {
 	if d.rec.Deleted {
 		return d.node.registeredIDs()
 	}
-	return sortedSet(slices.Concat(d.rec.Voters, d.rec.Learners, d.rec.Before,
-		[]raftyard.NodeID{d.rec.Seed, d.node.cfg.ID}))
+	return sortedSet(append(namedIn(&d.rec), d.node.cfg.ID))
+}
+
+// namedIn are the nodes that a group's record names: those that may have something of the
+// group as far as the registry knows.
+func namedIn(rec *registry.Group) []raftyard.NodeID {
+	return sortedSet(slices.Concat(
+		rec.Voters, rec.Learners, rec.Before, []raftyard.NodeID{rec.Seed}))
 }
 
 func (n *Node) registeredIDs() []raftyard.NodeID {

@@ -21,8 +21,7 @@ func (n *Node) seedLost(rec *registry.Group) bool {
 		return false
 	}
 	live := n.liveNodes()
-	named := slices.Concat(rec.Voters, rec.Learners, rec.Before, []raftyard.NodeID{rec.Seed})
-	if slices.ContainsFunc(named, func(id raftyard.NodeID) bool { return !live[id] }) {
+	if slices.ContainsFunc(namedIn(rec), func(id raftyard.NodeID) bool { return !live[id] }) {
 		return false
 	}
 	dir := n.directory(rec.Seed)
