@@ -35,6 +35,7 @@ type cluster struct {
 	hooks
 
 	soleAfter time.Duration // zero: next to nothing
+	logBytes  int64         // zero: what a node has by itself
 }
 
 func newCluster(t *testing.T, count int) *cluster {
@@ -101,6 +102,7 @@ func (c *cluster) config(id raftyard.NodeID, l net.Listener) Config {
 			return diskFree(dir)
 		},
 		soleAfter: cmp.Or(c.soleAfter, time.Millisecond),
+		LogBytes:  c.logBytes,
 		Logger: slog.New(slog.NewTextHandler(testWriter{c.t},
 			&slog.HandlerOptions{Level: slog.LevelError})),
 	}

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"net"
 	"strings"
 	"testing"
 
@@ -21,24 +20,11 @@ func (c *cluster) largeWords(bytes int) {
 // newSmallLogs is a node whose logs have 1 MiB each.
 func newSmallLogs(t *testing.T) *cluster {
 	t.Helper()
-	t.Parallel()
-	c := &cluster{t: t, dir: t.TempDir(), nodes: make(map[raftyard.NodeID]*Node)}
-	c.net = transport.NewMemory(1)
+	c := newMemoryCluster(t, 0, transport.NewMemory(1))
 	c.peers = []Peer{{ID: 1, Addr: transport.MemoryAddr(1)}}
-	c.openSmallLogs(nil)
-	t.Cleanup(c.closeAll)
+	c.logBytes = 1 << 20
+	c.open(1, nil)
 	return c
-}
-
-func (c *cluster) openSmallLogs(l net.Listener) {
-	c.t.Helper()
-	cfg := c.config(1, l)
-	cfg.LogBytes = 1 << 20
-	n, err := Open(c.t.Context(), cfg)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.nodes[1] = n
 }
 
 // TestLogIsBoundedInBytes: large entries make snapshots due long before there are as many
@@ -57,7 +43,7 @@ func TestLogIsBoundedInBytes(t *testing.T) {
 	}
 	for range 8 {
 		c.close(1)
-		c.openSmallLogs(nil)
+		c.open(1, nil)
 		c.largeWords(1 << 19)
 	}
 	c.eventually("the log is short after many starts", short)
