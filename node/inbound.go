@@ -134,11 +134,7 @@ func emptySnapshot(m *raftpb.Message) bool {
 
 // messageSize is what a message counts in a mailbox.
 func messageSize(m *raftpb.Message) int {
-	size := 128
-	for _, e := range m.GetEntries() {
-		size += len(e.GetData()) + 32
-	}
-	return size
+	return 128 + entriesSize(m.GetEntries())
 }
 
 // replicaFor returns the replica that an envelope is for, and makes it if it

@@ -60,3 +60,11 @@ func prefix(entries []*raftpb.Entry, size int64) int {
 
 // entryOverhead is a bound of what an entry takes in a record beside its data.
 const entryOverhead = 32
+
+// entriesSize bounds what entries take.
+func entriesSize(es []*raftpb.Entry) (size int) {
+	for _, e := range es {
+		size += len(e.GetData()) + entryOverhead
+	}
+	return size
+}

@@ -24,10 +24,7 @@ func (w *worker) takesEntries(r *replica, m *raftpb.Message) bool {
 	if r.unsaved == (unsaved{}) {
 		most *= 2
 	}
-	size := int64(0)
-	for _, e := range m.GetEntries() {
-		size += int64(len(e.GetData())) + entryOverhead
-	}
+	size := int64(entriesSize(m.GetEntries()))
 	if w.node.unsaved.Load()+size > most {
 		return false
 	}
