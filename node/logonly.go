@@ -268,8 +268,7 @@ func (w *worker) keepOwn(r *replica, res snapshotResult, told chan snapshotResul
 		told <- snapshotResult{err: err}
 		return
 	}
-	r.snap.running = true
-	r.snap.counted = r.snap.passed
+	r.snap.begin()
 	r.snap.waiters = append(r.snap.waiters, told)
 	w.keepSnapshot(r, res)
 }

@@ -28,6 +28,9 @@ type snapshotting struct {
 	old     []string // files to remove once what replaces them is durable
 }
 
+// begin notes that a snapshot of all that was handed out is under way.
+func (s *snapshotting) begin() { s.running, s.counted = true, s.passed }
+
 // snapshotResult is what a state machine's snapshot amounts to.
 type snapshotResult struct {
 	at    position
@@ -93,8 +96,7 @@ func (w *worker) maybeSnapshot(r *replica) {
 
 // takeSnapshot starts a snapshot.
 func (w *worker) takeSnapshot(r *replica) {
-	r.snap.running = true
-	r.snap.counted = r.snap.passed
+	r.snap.begin()
 	report := func(res snapshotResult) {
 		w.box.control(func() { w.guard(r, "keep a snapshot", func() { w.snapshotTaken(r, res) }) })
 	}
