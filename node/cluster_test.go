@@ -233,6 +233,13 @@ func (c *cluster) leader(g raftyard.GroupID) raftyard.NodeID {
 	return leader
 }
 
+// onWorker runs fn where a replica's own state may be touched, and waits for it.
+func onWorker(r *replica, fn func()) {
+	done := make(chan struct{})
+	r.worker.box.control(func() { fn(); close(done) })
+	<-done
+}
+
 type testWriter struct{ t *testing.T }
 
 func (w testWriter) Write(p []byte) (int, error) {

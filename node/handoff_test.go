@@ -21,11 +21,7 @@ func TestDrainPassesOverWhoDeclined(t *testing.T) {
 	two, _ := r.view.Load().State.Descriptor.MemberOn(2)
 	ask := func() []raftyard.NodeID { return sortedIDs(n.successors(t.Context(), r)) }
 	c.eventually("both can follow", func() bool { return slices.Equal(ask(), nodeIDs(2, 3)) })
-	within := func(fn func(o *offers)) {
-		done := make(chan struct{})
-		r.worker.box.control(func() { fn(&r.steering.offers); close(done) })
-		<-done
-	}
+	within := func(fn func(o *offers)) { onWorker(r, func() { fn(&r.steering.offers) }) }
 	within(func(o *offers) {
 		o.made(two.ID, false)
 		if got := r.worker.successors(r); len(got) != 0 {

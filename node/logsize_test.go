@@ -83,9 +83,7 @@ func TestSizeOfStateIsKnown(t *testing.T) {
 	}
 	size := func(id raftyard.NodeID) (size int64) {
 		r := c.nodes[id].replica(2)
-		done := make(chan struct{})
-		r.worker.box.control(func() { size = r.snap.size; close(done) })
-		<-done
+		onWorker(r, func() { size = r.snap.size })
 		return size
 	}
 	want := size(1)

@@ -24,12 +24,11 @@ func (c *cluster) ticksOfTransfer(from, to raftyard.NodeID) int {
 	c.t.Helper()
 	r := c.nodes[from].replica(1)
 	done := make(chan error, 1)
-	begun := make(chan *transfer, 1)
-	r.worker.box.control(func() {
+	var transfer *transfer
+	onWorker(r, func() {
 		r.worker.beginTransfer(r, to, done)
-		begun <- r.steering.transfer
+		transfer = r.steering.transfer
 	})
-	transfer := <-begun
 	if err := <-done; err != nil || transfer == nil {
 		return -1
 	}
