@@ -151,22 +151,19 @@ func TestNobodySleepsWhileASnapshotIsOnItsWay(t *testing.T) {
 	c.asleep(1)
 	n := c.nodes[1]
 	r := n.replica(1)
-	onWorker := func(fn func() bool) (got bool) {
-		done := make(chan struct{})
-		r.worker.box.control(func() { got = fn(); close(done) })
-		<-done
-		return got
-	}
 	job := &sendJob{r: r, env: transport.Envelope{Message: &raftpb.Message{}}}
-	rests := func() bool { return r.worker.mayRest(r) }
-	c.eventually("it may sleep", func() bool { return onWorker(rests) })
-	if onWorker(func() bool { r.sending++; return rests() }) {
+	rests := func() (may bool) {
+		onWorker(r, func() { may = r.worker.mayRest(r) })
+		return may
+	}
+	c.eventually("it may sleep", rests)
+	onWorker(r, func() { r.sending++ })
+	if rests() {
 		t.Error("a replica that sends a snapshot may sleep")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // so that it ends at once
 	n.sender.send(ctx, job)
-	c.eventually("it may sleep, as what it has sent has ended", func() bool {
-		return onWorker(rests)
-	}) // something else may keep it awake for a moment
+	// Something else may keep it awake for a moment.
+	c.eventually("it may sleep, as what it has sent has ended", rests)
 }

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/raftyard/raftyard/internal/vfs"
 	"github.com/raftyard/raftyard/internal/wire"
@@ -122,7 +121,7 @@ func openSnapshotFile(files vfs.FS, path string, want fileCheck) (*snapshotFile,
 // if it is what was written, or if that cannot be told.
 func checkSnapshotFile(files vfs.FS, path string, want fileCheck) (err error) {
 	f, err := openSnapshotFile(files, path, want)
-	if hidesContent(err) {
+	if vfs.HidesContent(err) {
 		return nil
 	}
 	if err != nil {
@@ -135,19 +134,6 @@ func checkSnapshotFile(files vfs.FS, path string, want fileCheck) (err error) {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
 	return errors.Join(err, f.Close())
-}
-
-// hidesContent reports whether an error says that a file cannot be looked at by this process,
-// now, and nothing of what is in it.
-func hidesContent(err error) bool {
-	for _, target := range []error{
-		fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
-	} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
 }
 
 // Read implements [io.Reader].

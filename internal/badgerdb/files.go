@@ -12,9 +12,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/dgraph-io/badger/v4"
+
+	"github.com/raftyard/raftyard/internal/vfs"
 )
 
 // files is what a database directory holds, as far as it matters before Badger
@@ -132,14 +133,7 @@ func isOurs(name, ext string) bool {
 // saysNothing reports whether an error says nothing of what is in a file: this process cannot
 // look at it, now, or could not sync it.
 func saysNothing(err error) bool {
-	for _, target := range []error{
-		fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, ErrFailed,
-	} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
+	return vfs.HidesContent(err) || errors.Is(err, ErrFailed)
 }
 
 // damaged returns what is wrong with a file as [ErrDamaged], unless it is not the file that

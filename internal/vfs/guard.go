@@ -32,6 +32,19 @@ func IsNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
+// HidesContent reports whether an error says that this process cannot look at a file now,
+// and nothing of what is in it.
+func HidesContent(err error) bool {
+	for _, known := range []error{
+		fs.ErrPermission, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
+	} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
 // harmless reports whether an error says something about what was asked for and not about
 // the disk.
 func harmless(err error) bool {
