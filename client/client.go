@@ -30,6 +30,10 @@ type Config struct {
 	// knows net/http/httptrace, and so tells that it had no connection.
 	HTTP *http.Client
 
+	// IdleConns is how many connections to each address the default HTTP keeps when they
+	// are idle: of more calls at a time each makes its own, and drops it. Default: 64.
+	IdleConns int
+
 	// UserAgent names the program. Default: raftyard-client.
 	UserAgent string
 }
@@ -48,12 +52,17 @@ const grace = 500 * time.Millisecond
 // New returns a client. It does not connect.
 func New(cfg Config) (*Client, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
+	cfg.IdleConns = cmp.Or(cfg.IdleConns, 64)
 	cfg.UserAgent = cmp.Or(cfg.UserAgent, "raftyard-client")
 	if len(cfg.Addrs) == 0 {
 		return nil, errors.New("client: config: Addrs is empty, want at least one address")
 	}
 	c := &Client{cfg: cfg}
 	var errs []error
+	if cfg.IdleConns < 0 {
+		errs = append(errs, fmt.Errorf("client: config: IdleConns is %d, want 0 or more",
+			cfg.IdleConns))
+	}
 	for _, addr := range cfg.Addrs {
 		base, err := parseAddr(addr)
 		if err != nil {
@@ -66,19 +75,19 @@ func New(cfg Config) (*Client, error) {
 		return nil, err
 	}
 	if c.cfg.HTTP == nil {
-		c.cfg.HTTP = newHTTP()
+		c.cfg.HTTP = newHTTP(cfg.IdleConns)
 	}
 	return c, nil
 }
 
 // newHTTP returns a client that shares nothing with others, follows no redirect,
 // and gives up on an address that does not answer a dial.
-func newHTTP() *http.Client {
+func newHTTP(idleConns int) *http.Client {
 	dialer := &net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext:         dialer.DialContext,
-			MaxIdleConnsPerHost: 64,
+			MaxIdleConnsPerHost: idleConns,
 			IdleConnTimeout:     60 * time.Second,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error {

@@ -2,11 +2,17 @@ package client
 
 import (
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/raftyard/raftyard"
 )
@@ -38,6 +44,46 @@ func TestEscapeKey(t *testing.T) {
 		if got := escapeKey([]byte(key)); got != want {
 			t.Errorf("escapeKey(%q) = %s, want %s", key, got, want)
 		}
+	}
+}
+
+// TestIdleConns: as many calls at a time as there may be idle connections need no new ones.
+func TestIdleConns(t *testing.T) {
+	const calls = 80 // more than by default
+	var conns atomic.Int64
+	var together sync.WaitGroup
+	server := httptest.NewUnstartedServer(http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) {
+			together.Done()
+			together.Wait()
+			_, _ = io.WriteString(w, "{}")
+		}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			conns.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	c := newClient(t, Config{Addrs: []string{server.URL}, IdleConns: calls})
+	for range 3 {
+		together.Add(calls)
+		var all errgroup.Group
+		for range calls {
+			all.Go(func() error {
+				_, err := c.Status(t.Context())
+				return err
+			})
+		}
+		if err := all.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := conns.Load(); n != calls {
+		t.Errorf("%d calls at a time have made %d connections", calls, n)
+	}
+	if _, err := New(Config{Addrs: []string{server.URL}, IdleConns: -1}); err == nil {
+		t.Error("New with -1 idle connections succeeded, want an error")
 	}
 }
 

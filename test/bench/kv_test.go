@@ -3,7 +3,6 @@ package bench
 import (
 	"bytes"
 	"fmt"
-	"net/http"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -24,10 +23,7 @@ func BenchmarkKV(b *testing.B) {
 	c := newCluster(b, kindKV, groups)
 	var clientsOf []*client.Client
 	for _, addr := range c.addrs {
-		cl, err := client.New(client.Config{
-			Addrs: []string{addr},
-			HTTP:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}},
-		})
+		cl, err := client.New(client.Config{Addrs: []string{addr}})
 		if err != nil {
 			b.Fatal(err)
 		}

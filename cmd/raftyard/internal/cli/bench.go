@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"slices"
 	"time"
 
@@ -205,18 +203,10 @@ func (a *app) benchClients(conns int) ([]*client.Client, error) {
 	var clients []*client.Client
 	for i := range max(len(addrs), 1) { // newClient complains if there is none
 		i = min(i, len(addrs))
-		dialer := &net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}
 		c, err := a.newClient(client.Config{
-			Addrs:   slices.Concat(addrs[i:], addrs[:i]),
-			Timeout: time.Duration(a.flags.timeout),
-			HTTP: &http.Client{
-				Transport: &http.Transport{
-					DialContext: dialer.DialContext, MaxIdleConnsPerHost: conns,
-				},
-				CheckRedirect: func(*http.Request, []*http.Request) error {
-					return http.ErrUseLastResponse
-				},
-			},
+			Addrs:     slices.Concat(addrs[i:], addrs[:i]),
+			Timeout:   time.Duration(a.flags.timeout),
+			IdleConns: conns,
 		})
 		if err != nil {
 			return nil, err
