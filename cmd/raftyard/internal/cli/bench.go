@@ -237,18 +237,14 @@ func (a *app) benchGroups(
 		return named, nil
 	}
 	var ids []raftyard.GroupID
-	for filter := (client.GroupFilter{Limit: 1000}); ; {
-		page, err := c.Groups(ctx, filter)
+	for g, err := range eachGroup(ctx, c, client.GroupFilter{}) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range page.Groups {
-			if page.Groups[i].Kind == kindKV {
-				ids = append(ids, page.Groups[i].ID)
-			}
+		if g.Kind == kindKV {
+			ids = append(ids, g.ID)
 		}
-		filter.Cursor = page.NextCursor
-		if filter.Cursor == "" || f.groups > 0 && len(ids) >= f.groups {
+		if f.groups > 0 && len(ids) == f.groups {
 			break
 		}
 	}
@@ -259,8 +255,6 @@ func (a *app) benchGroups(
 	case len(ids) < f.groups:
 		return nil, usageError{fmt.Errorf("--groups is %d, there are %d of kind kv",
 			f.groups, len(ids))}
-	case f.groups > 0:
-		ids = ids[:f.groups]
 	}
 	return ids, nil
 }

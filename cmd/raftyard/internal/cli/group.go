@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,23 +63,41 @@ func (a *app) groupListCommand() *cobra.Command {
 
 // listGroups shows all pages as one.
 func (a *app) listGroups(ctx context.Context, c *client.Client, f client.GroupFilter) error {
-	const page = 1000
 	all := client.Groups{Groups: []client.GroupSummary{}}
-	f.Limit = page
-	for {
-		got, err := c.Groups(ctx, f)
+	for g, err := range eachGroup(ctx, c, f) {
 		if err != nil {
 			return err
 		}
-		all.Groups = append(all.Groups, got.Groups...)
-		if got.NextCursor == "" {
-			break
-		}
-		f.Cursor = got.NextCursor
+		all.Groups = append(all.Groups, *g)
 	}
 	v := groupsView(all.Groups)
 	v.data = all
 	return a.show(v)
+}
+
+// eachGroup goes over the groups of all pages. An error is the last that it yields.
+func eachGroup(
+	ctx context.Context, c *client.Client, f client.GroupFilter,
+) iter.Seq2[*client.GroupSummary, error] {
+	f.Limit = 1000
+	return func(yield func(*client.GroupSummary, error) bool) {
+		for {
+			page, err := c.Groups(ctx, f)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range page.Groups {
+				if !yield(&page.Groups[i], nil) {
+					return
+				}
+			}
+			if page.NextCursor == "" {
+				return
+			}
+			f.Cursor = page.NextCursor
+		}
+	}
 }
 
 func groupsView(groups []client.GroupSummary) view {
