@@ -70,8 +70,7 @@ func (f *clientFlags) check() error {
 // maxTimeout is the longest that a node takes for one request.
 const maxTimeout = 5 * time.Minute
 
-// timeoutFlag is a flag that takes a positive duration, or a number of seconds as
-// the HTTP API does.
+// timeoutFlag is a flag that takes a positive duration, or a number of seconds.
 type timeoutFlag time.Duration
 
 // String returns the duration.
@@ -82,13 +81,10 @@ func (f *timeoutFlag) Type() string { return "duration" }
 
 // Set reads the duration.
 func (f *timeoutFlag) Set(text string) error {
-	got, err := time.ParseDuration(text)
-	if err != nil {
-		got, err = time.ParseDuration(text + "s")
-	}
+	got, err := parseSpan(text)
 	switch {
 	case err != nil:
-		return errors.New("a duration such as 500ms, 5s or 1m, or seconds")
+		return err
 	case got <= 0:
 		return errors.New("a duration that must be positive")
 	case got > maxTimeout:
@@ -125,18 +121,27 @@ func (f *spanFlag) Type() string { return "duration" }
 
 // Set reads the duration.
 func (f *spanFlag) Set(text string) error {
-	got, err := time.ParseDuration(text)
-	if err != nil {
-		got, err = time.ParseDuration(text + "s")
-	}
+	got, err := parseSpan(text)
 	switch {
 	case err != nil:
-		return errors.New("a duration such as 500ms, 5s or 1m, or seconds")
+		return err
 	case got < 0:
 		return errors.New("a duration that must not be negative")
 	}
 	*f = spanFlag(got)
 	return nil
+}
+
+// parseSpan reads a duration, or a number of seconds as the HTTP API does.
+func parseSpan(text string) (time.Duration, error) {
+	got, err := time.ParseDuration(text)
+	if err != nil {
+		got, err = time.ParseDuration(text + "s")
+	}
+	if err != nil {
+		return 0, errors.New("a duration such as 500ms, 5s or 1m, or seconds")
+	}
+	return got, nil
 }
 
 // ask calls fn with a client and a context that ends at the timeout.
