@@ -19,10 +19,7 @@ const mostCompletions = 1000
 func problemWords() []string {
 	return []string{
 		"any", "no_leader", "no_replica", "seed_lost", "under_replicated", "joint",
-		"orphan_learner",
-		"faulty", "damaged", "poison",
-		"lagging",
-		"log_only_leader",
+		"orphan_learner", "faulty", "damaged", "poison", "lagging", "log_only_leader",
 	}
 }
 
