@@ -69,18 +69,17 @@ func TestCrowd(t *testing.T) {
 	if text := strings.Join(got, " ") + " "; text != want {
 		t.Errorf("connections are answered\n%s, want\n%s", text, want)
 	}
-	for _, conn := range conns {
-		if err := conn.Close(); err != nil {
-			t.Error(err)
+	leave := func() {
+		for _, conn := range conns {
+			if err := conn.Close(); err != nil {
+				t.Error(err)
+			}
 		}
+		conns = nil
 	}
-	for c.connections() > 0 { // the server notices by and by
-		conns = conns[:0]
-		if ask() == "room" {
-			break
-		}
+	leave()
+	for ask() != "room" { // the server notices by and by
+		leave()
 	}
-	if err := conns[0].Close(); err != nil {
-		t.Error(err)
-	}
+	leave()
 }
