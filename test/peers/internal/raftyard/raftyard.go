@@ -9,12 +9,12 @@ import (
 	"net"
 	"path/filepath"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/node"
 	"github.com/raftyard/raftyard/test/internal/counter"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/raftyard/raftyard/test/peers/internal/system"
 )
 
