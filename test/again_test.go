@@ -22,7 +22,7 @@ const changeLimit = 30 * time.Second
 // random; once it is removed while its snapshot is on its way. Every change must end,
 // and nothing may stay behind on the node.
 func TestComesAndGoes(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	t.Parallel()
 	seed := chaosSeed(t)
 	t.Logf("again with %s=%d", envChaosSeed, seed)

@@ -84,7 +84,7 @@ func isClosed(c <-chan struct{}) bool {
 // replicas of a group be at work on one node or two leaders in one term, and all must be
 // as the last of them has decided.
 func TestManyCallers(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	seed := chaosSeed(t)
 	t.Logf("again with %s=%d", envChaosSeed, seed)
 	c := cluster.New(t, cluster.Config{Nodes: 4})

@@ -126,7 +126,7 @@ func (x *chaos) moveToTheEnd() [][]raftyard.NodeID {
 }
 
 // pause keeps the test from asking again at once.
-func (x *chaos) pause() { pauseFor(x.t.Context().Done(), 100*time.Millisecond) }
+func (x *chaos) pause() { cluster.Pause(x.t.Context().Done(), 100*time.Millisecond) }
 
 // describe logs what each node knows of a group that does not go on.
 func (x *chaos) describe(g raftyard.GroupID) {

@@ -16,7 +16,7 @@ import (
 // back before the node can have heard of it. The node hears of both at once: its old
 // replica must go, and the new one must come.
 func TestComesBackUnheard(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	c := cluster.New(t, cluster.Config{Nodes: 4, Links: true})
 	c.Start()
 	groups := groupIDs(4)

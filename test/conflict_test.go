@@ -45,7 +45,7 @@ func sight(t *testing.T, n *cluster.Node, g raftyard.GroupID) *sightings {
 	look()
 	s.wg.Go(func() {
 		for {
-			pauseFor(s.stop, 5*time.Millisecond)
+			cluster.Pause(s.stop, 5*time.Millisecond)
 			look()
 			select {
 			case <-s.stop:

@@ -29,7 +29,7 @@ type counter struct {
 // killed and frozen. A node that repeats by itself what it has forwarded, or applies an
 // entry twice after a restart, makes the sum wrong.
 func TestCounters(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
 	counters := make([]*counter, cluster.Sized(12, 48))

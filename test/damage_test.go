@@ -28,7 +28,7 @@ import (
 //
 //nolint:tparallel // the cells are tried one after the other, on one cluster
 func TestDamage(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	t.Parallel()
 	m := newDamageMatrix(t)
 	promised := promisedOutcomes(t)

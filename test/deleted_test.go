@@ -17,7 +17,7 @@ import (
 // refused, unless it is forced by somebody who names the very group. The id must be free
 // for another group at once, and in the end nothing of the old ones may be anywhere.
 func TestDeletedWithoutMembers(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	t.Parallel()
 	c := cluster.New(t, cluster.Config{Nodes: 5})
 	c.Start()
@@ -83,7 +83,7 @@ func TestDeletedWithoutMembers(t *testing.T) {
 // TestForgotten deletes a group, and has the cluster forget it: no tombstone may stay,
 // once every node has cleaned up, and none may go before.
 func TestForgotten(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	t.Parallel()
 	c := cluster.New(t, cluster.Config{Nodes: 4})
 	c.Start()

@@ -18,7 +18,7 @@ import (
 // so that the old leader comes back by a snapshot. It must forget what it had begun: two
 // parts of the cluster must never each have a majority.
 func TestDroppedChange(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	t.Parallel()
 	c := cluster.New(t, cluster.Config{Nodes: 5, Links: true})
 	c.Start()

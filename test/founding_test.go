@@ -51,7 +51,7 @@ func watchLeaders(t *testing.T, nodes []*cluster.Node, g raftyard.GroupID) *lead
 				case <-w.stop:
 					return
 				default:
-					pauseFor(w.stop, 5*time.Millisecond)
+					cluster.Pause(w.stop, 5*time.Millisecond)
 				}
 			}
 		})

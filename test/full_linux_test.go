@@ -147,7 +147,7 @@ func (f *filler) run(file *os.File) error {
 			return errors.Join(err, file.Close())
 		}
 		if err != nil {
-			pauseFor(f.stop, time.Second)
+			cluster.Pause(f.stop, time.Second)
 		}
 		select {
 		case <-f.stop:

@@ -88,7 +88,7 @@ func (r *recorder) run(
 		default:
 		}
 		if c.ask(ctx, i) == cluster.NotApplied {
-			pauseFor(stop, 5*pauseRefused) // of a node that is down nothing can be learnt
+			cluster.Pause(stop, 5*pauseRefused) // of a node that is down nothing can be learnt
 		}
 	}
 }

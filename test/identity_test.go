@@ -120,7 +120,7 @@ func awaitLeader(t *testing.T, c *cluster.Cluster) {
 // TestWrongClusterName gives a node another cluster's name, with its data and with
 // an empty directory.
 func TestWrongClusterName(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	c := found(t, cluster.Config{Name: "right", Tolerate: []string{"level=error"}})
 	n := c.Node(3)
 	terminate(t, n)
@@ -168,7 +168,7 @@ func TestNodesMove(t *testing.T) {
 
 // TestSameNodeTwice starts a second process with the id of a node that runs.
 func TestSameNodeTwice(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	c := found(t, cluster.Config{})
 	others := cluster.New(t, cluster.Config{Label: "twin"})
 	twin := others.Node(3)

@@ -16,7 +16,7 @@ import (
 // starts them with the configuration that they had before. The members must be the new
 // ones, also if one of them had come by a snapshot, and majorities must be theirs.
 func TestMembersSurvive(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	t.Parallel()
 	for _, tt := range []struct {
 		name     string

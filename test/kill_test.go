@@ -16,7 +16,7 @@ const startLimit = 60 * time.Second
 // write through all of them. Whatever was acknowledged must be there in the end,
 // through each node, and the replicas must be equal.
 func TestKillEachNode(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
 	l := newLoad(loadSpec{

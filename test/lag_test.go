@@ -37,7 +37,7 @@ type lag struct {
 // come back by snapshots, hold no key that was deleted meanwhile, and do so even
 // if it is killed while it catches up. The logs must stay cut on every node.
 func TestLaggingNode(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	g := &lag{
 		c: cluster.New(t, cluster.Config{}), groups: groupIDs(cluster.Sized(4, 8)),
 		entries: cluster.Sized(3_000, 50_000), every: cluster.Sized(200, 1_000),

@@ -16,7 +16,7 @@ import (
 // and goes on asking the node for its vote. The node must not make a replica of those
 // messages, not even if it was killed in the middle of the removal, or since.
 func TestLateMessages(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string

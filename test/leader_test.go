@@ -80,7 +80,7 @@ func leaderOf(t *testing.T, nodes []*cluster.Node, g raftyard.GroupID) *cluster.
 // TestImpossibleTransfers asks for the leadership of a group to be handed to nodes that
 // cannot take it. Each call must say why, within its time, and writes must go on.
 func TestImpossibleTransfers(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	c := cluster.New(t, cluster.Config{Nodes: 5})
 	c.Start()
 	const g = 1

@@ -140,16 +140,7 @@ func (l *load) pause() { pause(l.stop) }
 const pauseRefused = 10 * time.Millisecond
 
 // pause keeps a client that was refused from asking again at once.
-func pause(stop <-chan struct{}) { pauseFor(stop, pauseRefused) }
-
-func pauseFor(stop <-chan struct{}, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-stop:
-	}
-}
+func pause(stop <-chan struct{}) { cluster.Pause(stop, pauseRefused) }
 
 // write writes a key until a write is acknowledged, each attempt with a value of
 // its own.

@@ -117,7 +117,7 @@ func (l *loss) replicas(t *testing.T) map[raftyard.GroupID]raftyard.ReplicaID {
 // acknowledged, so its replicas must not come back; others must, under new ids, by
 // themselves, and without disturbing anybody.
 func TestWipedNode(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	t.Parallel()
 	l := newLoss(t)
 	old := l.replicas(t)
@@ -130,7 +130,7 @@ func TestWipedNode(t *testing.T) {
 // TestOlderCopy starts a node with an older copy of its directory. That must be noticed
 // and said, and the copy must not be heard; an empty directory must do.
 func TestOlderCopy(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	t.Parallel()
 	l := newLoss(t)
 	old := l.replicas(t)

@@ -24,7 +24,7 @@ const moveLimit = 60 * time.Second
 // fail otherwise than by a named problem with a known outcome, nothing that was
 // acknowledged may be lost, and no replica may stay where none is wanted.
 func TestCreateMoveDelete(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	c := cluster.New(t, cluster.Config{Nodes: 4})
 	c.Start()
 	groups := groupIDs(cluster.Sized(3, 16))

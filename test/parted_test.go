@@ -171,7 +171,7 @@ func TestWritesAroundLeaderLoss(t *testing.T) {
 	for _, loss := range losses {
 		t.Run(loss.name, func(t *testing.T) {
 			if loss.name == "cut off" {
-				long(t) // some wait until their deadline
+				cluster.Long(t) // some wait until their deadline
 			}
 			leader, others := p.roles(t, g)
 			b := &burst{group: g, answers: make(map[string]cluster.Answer)}

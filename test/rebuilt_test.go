@@ -25,7 +25,7 @@ const rebuildLimit = 60 * time.Second
 // and by taking the whole group away, while clients write. The node starts, says so, and
 // the replica is replaced by itself. The other groups on the node keep theirs.
 func TestDamagedReplicaIsRebuilt(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	t.Parallel()
 	c := cluster.New(t, cluster.Config{
 		Tolerate: []string{"replica is damaged", "replica not started"},

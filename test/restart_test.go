@@ -119,7 +119,7 @@ func wantKeys(t *testing.T, c *cluster.Cluster, g raftyard.GroupID, keys ...stri
 // again, under load. Leaderships are handed over, so no group stands still for as
 // long as an election would take, and no group's members change.
 func TestRollingRestart(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
 	l := newLoad(loadSpec{
@@ -183,7 +183,7 @@ func membersOf(
 // there: two could not tell whether the third has been wiped, and the cluster is older than
 // they know. Later a majority is enough.
 func TestStartInAnyOrder(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	c := cluster.New(t, cluster.Config{})
 	for i, order := range [][]raftyard.NodeID{{3, 1, 2}, {2, 3, 1}, {1, 2, 3}} {
 		c.Node(order[0]).Start()
@@ -252,7 +252,7 @@ func awaitAlone(t *testing.T, n *cluster.Node) {
 // TestStopWithoutQuorum stops a node with SIGTERM that cannot do what it was asked
 // for: its peers are dead or frozen, and clients wait.
 func TestStopWithoutQuorum(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	tests := []struct {
 		name string
 		hurt func(c *cluster.Cluster)

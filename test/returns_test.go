@@ -146,7 +146,7 @@ func TestFollowerCutFromLeader(t *testing.T) {
 	for i, cut := range cuts {
 		t.Run(cut.name, func(t *testing.T) {
 			if i > 0 {
-				long(t)
+				cluster.Long(t)
 			}
 			p.lead(t, leader)
 			before := p.termsOn(t, leader)

@@ -23,7 +23,7 @@ const goroutineAllowance = 40
 // checks that a node's goroutines do not grow with them. Then all nodes are
 // killed, and every group must be writable again soon.
 func TestManyGroups(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	c := cluster.New(t, cluster.Config{})
 	c.Start()
 	all := groupIDs(cluster.Sized(100, 1_000))

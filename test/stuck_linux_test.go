@@ -22,7 +22,7 @@ import (
 // take over, the node resigns what it leads and ends with 70, nothing that was acknowledged
 // is lost, and no read through the node is stale meanwhile.
 func TestStuckSync(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	program := cluster.Strace(t)
 	c := cluster.New(t, cluster.Config{
 		Tolerate: []string{"a store has failed", "the disk does not answer"},
@@ -167,7 +167,7 @@ func (s *staleReader) loop(fn func(i int)) {
 			return
 		default:
 			fn(i)
-			pauseFor(s.stop, 5*time.Millisecond)
+			cluster.Pause(s.stop, 5*time.Millisecond)
 		}
 	}
 }

@@ -42,3 +42,24 @@ func Eventually(t testing.TB, limit time.Duration, what string, check func() err
 		t.Fatal(fmt.Errorf("%s, not within %v: %w", what, limit, last))
 	}
 }
+
+// Pause waits for some time, and reports whether that has passed: it returns early when done
+// is closed.
+func Pause(done <-chan struct{}, d time.Duration) bool {
+	if d <= 0 {
+		select {
+		case <-done:
+			return false
+		default:
+			return true
+		}
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-done:
+		return false
+	}
+}

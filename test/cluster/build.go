@@ -38,6 +38,14 @@ func Sized[T any](usual, full T) T {
 	return usual
 }
 
+// Long marks a test that -short leaves out.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long: left out by -short")
+	}
+}
+
 // Main runs the tests of a package with a daemon that is built once, and returns
 // the exit code.
 func Main(m *testing.M) int {

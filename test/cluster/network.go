@@ -90,7 +90,7 @@ func (w *Network) accept(ln net.Listener, to raftyard.NodeID, listens func() str
 			w.wg.Go(func() { w.relay(c, to, listens) })
 		case errors.Is(err, net.ErrClosed):
 			return
-		case !pauseFor(w.ctx, pollEvery): // such as: too many open files
+		case !Pause(w.ctx.Done(), pollEvery): // such as: too many open files
 			return
 		}
 	}

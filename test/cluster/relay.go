@@ -99,7 +99,7 @@ func (w *Network) carry(ctx context.Context, r *relay, h half) {
 	defer reading.Wait()
 	gone := false // the receiver; the sender learns of it from the other half
 	for p := range queue {
-		if !pauseFor(ctx, time.Until(p.due)) || w.pass(ctx, h.link, len(p.data)) != nil {
+		if !Pause(ctx.Done(), time.Until(p.due)) || w.pass(ctx, h.link, len(p.data)) != nil {
 			r.close()
 			return
 		}
@@ -209,19 +209,4 @@ func readHello(c net.Conn) (raftyard.NodeID, []byte, error) {
 	_ = r.ID()                                   // cluster
 	id := raftyard.NodeID(r.Uvarint())
 	return id, append(got, body...), errors.Join(r.Err(), c.SetReadDeadline(time.Time{}))
-}
-
-// pauseFor waits, and reports whether ctx has not ended meanwhile.
-func pauseFor(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

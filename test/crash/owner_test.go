@@ -11,6 +11,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/test/cluster"
 )
 
 // owner creates a group, changes it in every way while its writers write, deletes
@@ -45,7 +46,7 @@ func (c *child) rest(ctx context.Context, g *workGroup) {
 		if g.acked.Load() >= until {
 			return
 		}
-		pause(ctx, childTick)
+		cluster.Pause(ctx.Done(), childTick)
 	}
 }
 
@@ -129,10 +130,10 @@ func (c *child) snapshot(ctx context.Context, g *workGroup, m *member) {
 // reaches back: it then needs a snapshot.
 func (c *child) cutter(ctx context.Context, dice *rand.Rand) {
 	for ctx.Err() == nil {
-		pause(ctx, time.Duration(50+dice.IntN(100))*time.Millisecond)
+		cluster.Pause(ctx.Done(), time.Duration(50+dice.IntN(100))*time.Millisecond)
 		id := c.members[dice.IntN(len(c.members))].id
 		c.network.Isolate(id)
-		pause(ctx, time.Duration(50+dice.IntN(200))*time.Millisecond)
+		cluster.Pause(ctx.Done(), time.Duration(50+dice.IntN(200))*time.Millisecond)
 		c.network.Rejoin(id)
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/kv"
 	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/test/cluster"
 )
 
 const (
@@ -122,7 +122,7 @@ func (c *child) writer(ctx context.Context, g *workGroup, dice *rand.Rand) {
 		if !g.present {
 			mine = nil
 			g.busy.RUnlock()
-			pause(ctx, childTick)
+			cluster.Pause(ctx.Done(), childTick)
 			continue
 		}
 		m := c.members[dice.IntN(len(c.members))]
@@ -148,7 +148,7 @@ func (c *child) writer(ctx context.Context, g *workGroup, dice *rand.Rand) {
 		if err == nil {
 			g.acked.Add(1)
 		} else {
-			pause(ctx, childTick)
+			cluster.Pause(ctx.Done(), childTick)
 		}
 	}
 }
@@ -213,13 +213,4 @@ func (c *child) deleteOne(ctx context.Context, m *member, g *workGroup, token st
 		_, _, err := m.kv.Delete(ctx, g.id, []byte(token), kv.Cond{})
 		return err
 	})
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -5,7 +5,6 @@ package memory
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -104,16 +103,7 @@ func (l *load) note(a cluster.Answer, size int) bool {
 }
 
 // pause keeps a client that was refused from asking again at once.
-func pause(stop <-chan struct{}) { pauseFor(stop, 20*time.Millisecond) }
-
-func pauseFor(stop <-chan struct{}, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-stop:
-	}
-}
+func pause(stop <-chan struct{}) { cluster.Pause(stop, 20*time.Millisecond) }
 
 // end waits until every client has its last answer. It may be called again.
 func (l *load) end() {
@@ -128,7 +118,7 @@ func (l *load) ended(t *testing.T) {
 	l.end()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t.Logf("%d MiB written; answers: %v", l.passed.Load()/mib, maps.Clone(l.how))
+	t.Logf("%d MiB written; answers: %v", l.passed.Load()/mib, l.how)
 	for _, b := range l.bad {
 		t.Errorf("an answer that nobody may get: %s", b)
 	}

@@ -15,11 +15,3 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(cluster.Main(m))
 }
-
-// long marks a test that -short leaves out.
-func long(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("long: left out by -short")
-	}
-}

@@ -29,17 +29,6 @@ const large = 1000 << 10 // a value
 // lasts is for how long a scenario goes on.
 func lasts() time.Duration { return cluster.Sized(5*time.Second, time.Minute) }
 
-// waitFor waits for some time, or until the test is over.
-func waitFor(t *testing.T, d time.Duration) {
-	t.Helper()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.Context().Done():
-	}
-}
-
 // TestStoppedPeer: a process that is stopped keeps its connections and takes nothing, while
 // the others go on at full speed.
 func TestStoppedPeer(t *testing.T) {
@@ -53,7 +42,8 @@ func TestStoppedPeer(t *testing.T) {
 		nodes: working, groups: groups, clients: 32, keys: 10, size: fixed(64 << 10),
 	})
 	w.passedBy(l)
-	waitFor(t, lasts()+5*time.Second) // the groups that it led need others first
+	// The groups that the third led need others first.
+	cluster.Pause(t.Context().Done(), lasts()+5*time.Second)
 	l.ended(t)
 	w.check(t, ownBound)
 	if l.passed.Load() == 0 {
@@ -77,7 +67,7 @@ func TestNoQuorum(t *testing.T) {
 		timeout: 2 * time.Second,
 	})
 	w.passedBy(l)
-	waitFor(t, lasts())
+	cluster.Pause(t.Context().Done(), lasts())
 	cluster.Eventually(t, time.Minute, "some of 300 MB of bodies are refused", func() error {
 		if l.answers(client.CodeOverloaded) == 0 {
 			return errors.New("nobody is")
@@ -109,7 +99,7 @@ func TestLargeValues(t *testing.T) {
 		nodes: c.Nodes(), groups: groups, clients: 64, keys: 10, size: fixed(large),
 	})
 	w.passedBy(l)
-	waitFor(t, lasts())
+	cluster.Pause(t.Context().Done(), lasts())
 	l.ended(t)
 	w.check(t, ownBound)
 	if l.passed.Load() == 0 {
@@ -190,6 +180,3 @@ func firstLines(ctx context.Context, conns []net.Conn) map[string]int {
 	}
 	return how
 }
-
-// passedBy has the samples say how much a load has written.
-func (w *watch) passedBy(l *load) { w.written.Store(&l.passed) }

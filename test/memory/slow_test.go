@@ -45,7 +45,7 @@ func (s slow) Apply(batch []group.Command) ([]group.Result, error) {
 	for i := range batch {
 		bytes += len(batch[i].Data)
 	}
-	pauseFor(s.stop, time.Duration(bytes)*10*time.Second/mib)
+	cluster.Pause(s.stop, time.Duration(bytes)*10*time.Second/mib)
 	return make([]group.Result, len(batch)), nil
 }
 
@@ -162,7 +162,7 @@ func slowWrites(nodes []*node.Node) error {
 	}
 	// On a busy machine it takes longer until so much waits that writes are refused.
 	for left := 600; left > 0 && !refused(); left-- {
-		pauseFor(ctx.Done(), 100*time.Millisecond)
+		cluster.Pause(ctx.Done(), 100*time.Millisecond)
 	}
 	var waits int64
 	for _, n := range nodes {
@@ -203,7 +203,7 @@ func TestSlowStateMachines(t *testing.T) {
 		t.Fatalf("it says %q, %v, %v: %s", line, err, cmd.Wait(), errs.String())
 	}
 	w := newWatch(t, &watch{processes: []process{processID(cmd.Process.Pid)}})
-	waitFor(t, 2*lasts())
+	cluster.Pause(t.Context().Done(), 2*lasts())
 	w.end()
 	err = in.Close()
 	out, readErr := io.ReadAll(lines)

@@ -18,7 +18,7 @@ import (
 // and come down by itself when nobody writes any more. RAFTYARD_SPACE_BYTES is how much
 // is written, in place of the usual size.
 func TestSpaceComesBack(t *testing.T) {
-	long(t)
+	cluster.Long(t)
 	const groups, keys = 10, 10
 	total := int64(cluster.Sized(256*mib, 20<<30))
 	if text := os.Getenv("RAFTYARD_SPACE_BYTES"); text != "" {

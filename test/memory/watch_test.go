@@ -39,6 +39,7 @@ type watch struct {
 	begun   time.Time
 
 	stop chan struct{}
+	once sync.Once
 	wg   sync.WaitGroup
 
 	mu      sync.Mutex
@@ -54,6 +55,9 @@ func newWatch(t *testing.T, w *watch) *watch {
 	t.Cleanup(w.end)
 	return w
 }
+
+// passedBy has the samples say how much a load has written.
+func (w *watch) passedBy(l *load) { w.written.Store(&l.passed) }
 
 func (w *watch) run() {
 	every := 200 * time.Millisecond
@@ -111,13 +115,7 @@ func (w *watch) look() (sample, error) {
 
 // end ends the sampling. It may be called again.
 func (w *watch) end() {
-	w.mu.Lock()
-	select {
-	case <-w.stop:
-	default:
-		close(w.stop)
-	}
-	w.mu.Unlock()
+	w.once.Do(func() { close(w.stop) })
 	w.wg.Wait()
 }
 
