@@ -177,3 +177,13 @@ func (f *forwarding) check() {
 		f.t.Error("no write was under way when its leader went")
 	}
 }
+
+func mustCreate(t *testing.T, n *cluster.Node, g raftyard.GroupID, voters ...raftyard.NodeID) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	a := n.Create(ctx, g, client.Spec{Kind: "kv", Voters: voters})
+	if err := a.Error(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/raftyard/raftyard"
-	"github.com/raftyard/raftyard/client"
 	"github.com/raftyard/raftyard/test/cluster"
 	"github.com/raftyard/raftyard/test/crash/internal/strace"
 )
@@ -247,16 +245,6 @@ func (n *tracedNode) checkVouches(t *testing.T, marks []string) (acks, votes int
 		}
 	}
 	return len(a), len(v)
-}
-
-func mustCreate(t *testing.T, n *cluster.Node, g raftyard.GroupID, voters ...raftyard.NodeID) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	a := n.Create(ctx, g, client.Spec{Kind: "kv", Voters: voters})
-	if err := a.Error(); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // stop has a node end, and returns the id that its process had.
