@@ -101,6 +101,7 @@ func (c *cluster) config(id raftyard.NodeID, l net.Listener) Config {
 			}
 			return diskFree(dir)
 		},
+		logHeld:   func() bool { return c.held[id].Load() },
 		soleAfter: cmp.Or(c.soleAfter, time.Millisecond),
 		LogBytes:  c.logBytes,
 		Logger: slog.New(slog.NewTextHandler(testWriter{c.t},

@@ -155,6 +155,9 @@ type Config struct {
 	// diskFree tells how much is free; tests set it.
 	diskFree func(dir string) int64
 
+	// logHeld tells whether the log store waits for space; tests set it. Nil: it is asked.
+	logHeld func() bool
+
 	// soleAfter is for how long the only founder listens at its first start; tests set it.
 	soleAfter time.Duration
 }

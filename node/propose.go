@@ -266,27 +266,23 @@ func (n *Node) leaderOrMember(
 	if n.isClosing() {
 		return 0, fmt.Errorf("%w: node %d", ErrClosed, n.cfg.ID)
 	}
-	if leader, ok := n.Leader(g); ok {
-		return leader, nil
-	}
-	if r := n.replica(g); r != nil && r.serving() && r.view.Load().initialized() {
-		return 0, nil // our own replica will hear of a leader
-	}
-	if g == raftyard.SystemGroup {
-		return 0, nil
-	}
-	rec, ok := n.registry.Group(g)
-	if !ok || rec.Deleted {
-		return 0, fmt.Errorf("group %d: %w", g, ErrGroupNotFound)
-	}
-	members := slices.Clone(rec.Voters)
-	if r := n.replica(g); r != nil {
-		for _, m := range r.view.Load().State.Descriptor.Members {
-			members = append(members, m.Node)
+	r := n.replica(g)
+	own := r != nil && r.serving() && r.view.Load().initialized()
+	held := own && n.isHeldByDisk()
+	if held { // it notes no new term before there is space, and hears of no new leader until then
+		if leader, ok := n.hints.get(g); ok && leader != avoid {
+			return leader, nil
 		}
 	}
-	if rec.Seed != 0 && !slices.Contains(members, rec.Seed) {
-		members = append(members, rec.Seed)
+	if leader, ok := n.Leader(g); ok && !(held && leader == avoid) {
+		return leader, nil
+	}
+	if !held && (own || g == raftyard.SystemGroup) {
+		return 0, nil // our own replica will hear of a leader, or there will be one
+	}
+	members, err := n.whoMayKnow(g, r)
+	if err != nil {
+		return 0, err
 	}
 	members = slices.DeleteFunc(members, func(id raftyard.NodeID) bool {
 		return id == n.cfg.ID || (id == avoid && len(members) > 1)
@@ -295,6 +291,28 @@ func (n *Node) leaderOrMember(
 		return 0, n.localFault(g)
 	}
 	return members[n.world.roll(int64(len(members)))], nil
+}
+
+// whoMayKnow returns the nodes that have, or had, a member of the group. r is this node's
+// replica, or nil.
+func (n *Node) whoMayKnow(g raftyard.GroupID, r *replica) ([]raftyard.NodeID, error) {
+	var members []raftyard.NodeID
+	if g != raftyard.SystemGroup {
+		rec, ok := n.registry.Group(g)
+		if !ok || rec.Deleted {
+			return nil, fmt.Errorf("group %d: %w", g, ErrGroupNotFound)
+		}
+		members = slices.Clone(rec.Voters)
+		if rec.Seed != 0 && !slices.Contains(members, rec.Seed) {
+			members = append(members, rec.Seed)
+		}
+	}
+	if r != nil {
+		for _, m := range r.view.Load().State.Descriptor.Members {
+			members = append(members, m.Node)
+		}
+	}
+	return members, nil
 }
 
 // localFault returns why this node's replica is stopped, if it is.

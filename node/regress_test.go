@@ -78,6 +78,7 @@ type hooks struct {
 	destroyed      atomic.Int32
 	failDestroy    atomic.Int32
 	full           [16]atomic.Bool // by node id: its disk is
+	held           [16]atomic.Bool // by node id: its log waits for space
 }
 
 // holdWord makes the state machine on a node stop before it applies a word. It

@@ -90,6 +90,14 @@ func (w *worker) refusesMuted(c *call) bool {
 	return muted
 }
 
+// isHeldByDisk reports whether nothing can be written before there is space again.
+func (n *Node) isHeldByDisk() bool {
+	if held := n.cfg.logHeld; held != nil {
+		return held()
+	}
+	return n.store.Held()
+}
+
 // diskRefuses says why the disk lets a replica of this node take no proposals, or nothing.
 func (n *Node) diskRefuses(r *replica) error {
 	switch {
