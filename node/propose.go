@@ -274,7 +274,7 @@ func (n *Node) leaderOrMember(
 			return leader, nil
 		}
 	}
-	if leader, ok := n.Leader(g); ok && !(held && leader == avoid) {
+	if leader, ok := n.Leader(g); ok && (!held || leader != avoid) {
 		return leader, nil
 	}
 	if !held && (own || g == raftyard.SystemGroup) {
