@@ -136,6 +136,12 @@ func (n *Node) isOnlyVoter(r *replica) bool {
 	return !slices.ContainsFunc(d.Voters(), func(m group.Member) bool { return m.ID != r.id })
 }
 
+// isOnlyMember reports whether a damaged replica has never heard of another member, who could
+// replace it. Its record may be an older one: who was a learner then may vote by now.
+func (n *Node) isOnlyMember(r *replica) bool {
+	return n.isOnlyVoter(r) && len(r.view.Load().State.Descriptor.Members) < 2
+}
+
 // memberDamaged hears that a member is damaged. A leader sees to it that it is replaced;
 // others will hear of it when they lead.
 func (w *worker) memberDamaged(r *replica, id raftyard.ReplicaID) {

@@ -113,7 +113,7 @@ func (n *Node) openReplicas(ctx context.Context) error {
 	// Without a replica of the system group the node waits to be given one, or has been
 	// taken out of the cluster. One that is damaged the others replace, if there are any.
 	r := n.replica(raftyard.SystemGroup)
-	if r != nil && r.fault() != nil && (!n.isDamaged(r) || n.isOnlyVoter(r)) {
+	if r != nil && r.fault() != nil && (!n.isDamaged(r) || n.isOnlyMember(r)) {
 		return fmt.Errorf("node: the replica of the system group cannot be opened: %w", r.fault())
 	}
 	return nil

@@ -199,3 +199,35 @@ func TestKnowsTheDirectoryBefore(t *testing.T) {
 	s.loseSince(3, m)
 	s.madeUp(3)
 }
+
+// TestOnceTheOnlyVoter takes the newest commits from the disk of a node which was the only one
+// that voted in the system group before them. By now others do, and replace it.
+func TestOnceTheOnlyVoter(t *testing.T) {
+	s := Start(t, Config{Seed: 311, Nodes: 2, Guests: 1, Groups: 1})
+	allReady(s)
+	members(s, 1, true, 2)
+	const first = 1 // of two founders one votes
+	h := s.w.host(first)
+	s.Run(2 * time.Second)
+	m, err := h.memo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Inject(Fault{Kind: Join, Node: 3, For: time.Millisecond})
+	s.Until("all three vote", func() bool {
+		r, ok := s.replica(first, raftyard.SystemGroup)
+		return ok && len(r.State.Descriptor.Voters()) == 3 && !r.State.Descriptor.IsJoint()
+	})
+	s.Run(2 * time.Second)
+	before, _ := s.replica(first, raftyard.SystemGroup)
+	if n := h.disk.Stats().Commits - m.commits; n > rotten {
+		t.Fatalf("it has made %d commits since", n)
+	}
+	h.rotten = true
+	h.crash(func(d *simdisk.Disk) { d.LoseTail(d.Stats().Commits - m.commits) }, check.LostSome)
+	s.Restart(first)
+	s.Until("another replica has come in its place", func() bool {
+		r, ok := s.replica(first, raftyard.SystemGroup)
+		return ok && r.ID != before.ID && r.Serving && !h.unready()
+	})
+}
