@@ -30,6 +30,7 @@ type groupInfo struct {
 	forced      bool            // one that came before was deleted by force
 	asked       int             // so often somebody has asked for other members
 	forget      bool            // it was deleted, and is to be forgotten
+	doubted     bool            // a creation of which nobody knows may come to pass yet
 
 	wish  node.Members        // what its members were last asked to be
 	tried [][]raftyard.NodeID // its voters, before that, since it was as it should be
@@ -111,7 +112,6 @@ func (w *World) create(g *groupInfo) {
 
 // decide has the registry decide that there is a group, and learns what it is.
 func (w *World) decide(g *groupInfo) {
-	unsure := false // an earlier attempt may have had an effect
 	for {
 		w.stay(g)
 		spec := w.spec(g, w.staying(g.wish))
@@ -121,11 +121,11 @@ func (w *World) decide(g *groupInfo) {
 		})
 		// Since somebody has asked for it, a member may have had to leave the cluster, or
 		// other members may be wanted: what is wanted is settled after the last fault.
-		other := (unsure || w.leaver != nil) && errors.Is(err, node.ErrGroupExists)
+		other := (g.doubted || w.leaver != nil) && errors.Is(err, node.ErrGroupExists)
 		if (err == nil || other) && w.learn(g) {
 			return
 		}
-		unsure = unsure || !node.NotApplied(err)
+		g.doubted = g.doubted || !node.NotApplied(err)
 		w.clients.Sleep(context.Background(), 50*time.Millisecond)
 	}
 }
@@ -199,7 +199,7 @@ func (w *World) settle() (done func() bool) {
 		w.clients.Go(fmt.Sprintf("settle group %d", g.id), func() {
 			defer func() { left-- }()
 			w.await(g.settled)
-			if g.id == contested {
+			if g.id == contested || g.gone && g.doubted {
 				w.reconsider(g)
 			}
 			w.reviveStillborn(g)

@@ -108,8 +108,9 @@ func (w *World) conclude(g *groupInfo) {
 	}
 }
 
-// reconsider concludes about a contested group once more after the last fault: what
-// somebody had asked before, and nobody waited for any more, may have come to pass.
+// reconsider concludes about a group once more after the last fault, if it is contested or
+// deleted: a creation that somebody had asked for before, and nobody waited for any more, may
+// have come to pass.
 func (w *World) reconsider(g *groupInfo) {
 	w.clients.Sleep(context.Background(), afterthought)
 	g.dying = true
