@@ -103,9 +103,15 @@ func (k *keeper) move(ctx context.Context, v *view) {
 		}
 	}
 	k.vacated = vacated
-	// With many groups it takes a while, and is not to be all that is done.
 	after := k.node.world.now()
-	k.nextMove = after.Add(moveEvery + 5*after.Sub(now))
+	k.nextMove = after.Add(movePause(after.Sub(now)))
+}
+
+// movePause returns how long to wait after a look that took so long. With many groups it
+// takes a while, and is not to be all that is done. It may have been a node that did not
+// answer, though, and what is to be done next must not wait for long because of that.
+func movePause(took time.Duration) time.Duration {
+	return min(moveEvery+5*took, maxMovePause)
 }
 
 // remove ends the life of nodes that have left all groups, the system group too.

@@ -24,6 +24,8 @@ const (
 	// bounds those of one node that are in one go: each is a snapshot for somebody.
 	moveEvery = time.Second
 	moveBatch = 64
+	// maxMovePause bounds the pause after a look that took long.
+	maxMovePause = 10 * time.Second
 	// maxNamedGroups bounds the groups that a text names.
 	maxNamedGroups = 5
 )

@@ -391,3 +391,15 @@ func (c *cluster) crash(id raftyard.NodeID) {
 	}
 	delete(c.nodes, id)
 }
+
+// TestPauseAfterALook: a look that waited for a node that does not answer does not keep what
+// comes after it for half a minute, and one that had much to do is not all that is done.
+func TestPauseAfterALook(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{
+		0: moveEvery, time.Second: 6 * time.Second, 5 * time.Second: maxMovePause,
+	} {
+		if got := movePause(took); got != want {
+			t.Errorf("after %v: %v, want %v", took, got, want)
+		}
+	}
+}
