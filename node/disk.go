@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/raftyard/raftyard/internal/space"
 )
 
 // A DiskLevel says how much room the data directory's file system has. The
@@ -71,14 +73,18 @@ type disk struct {
 	need  func() int64 // returns the floor; nil: it stays as it is
 	now   func() time.Time
 
-	mu   sync.Mutex // held for a look
-	seen time.Time  // when free was looked at
-	rate float64    // bytes a second by which it shrinks; it is forgotten by and by
+	mu sync.Mutex // held for a look
+	// burst is the speed as it shows at once, by which work moves away early, and steady
+	// what has gone in the time for which space must last, by which work is refused: what
+	// was taken at once need not be the beginning of more.
+	burst, steady space.Speed
+}
 
-	// from is where the present window began. A rate is that of a window at least: a file
-	// that is allocated at once is no speed.
-	from   int64
-	fromAt time.Time
+func newDisk(now func() time.Time, probe func() int64) *disk {
+	return &disk{
+		now: now, probe: probe,
+		burst: space.New(diskEvery, 1), steady: space.New(diskAhead, 1),
+	}
 }
 
 func (d *disk) current() DiskLevel { return DiskLevel(d.level.Load()) }
@@ -91,16 +97,17 @@ func (d *disk) look() (level DiskLevel, changed bool, again time.Duration) {
 	if d.need != nil {
 		d.floor.Store(d.need())
 	}
-	free, floor := d.probe(), d.floor.Load()
-	left := free - d.shrinks(free)
+	free, floor := d.see(), d.floor.Load()
+	left := free - d.burst.Loss(diskAhead)
+	sure := free - d.steady.Loss(diskAhead)
 	d.free.Store(free)
 	was := d.current()
 	switch {
 	case free < 0:
 		level = DiskOK // it cannot be known; do not stop working for that
-	case left < limitOf(was, DiskFloor, floor):
+	case sure < limitOf(was, DiskFloor, floor):
 		level = DiskFloor
-	case left < limitOf(was, DiskHard, floor):
+	case sure < limitOf(was, DiskHard, floor):
 		level = DiskHard
 	case left < limitOf(was, DiskSoft, floor):
 		level = DiskSoft
@@ -129,22 +136,19 @@ func limitOf(now, level DiskLevel, floor int64) int64 {
 	return limit
 }
 
-// shrinks returns by how much the free space would shrink while diskAhead goes by.
-func (d *disk) shrinks(free int64) int64 {
-	now := d.now()
-	if d.seen.IsZero() || free < 0 || d.from < 0 {
-		d.seen, d.from, d.fromAt, d.rate = now, free, now, 0
-		return 0
+// see asks how much is free, and takes in how fast it goes.
+func (d *disk) see() int64 {
+	l := space.Look{Asked: d.now()}
+	l.Free = d.probe()
+	l.Seen = d.now()
+	for _, s := range []*space.Speed{&d.burst, &d.steady} {
+		if l.Free < 0 {
+			s.Forget()
+		} else {
+			s.Take(l)
+		}
 	}
-	// A fast rate is believed at once, and forgotten within a few seconds.
-	d.rate *= max(0, 1-now.Sub(d.seen).Seconds())
-	window := now.Sub(d.fromAt)
-	d.rate = max(d.rate, float64(d.from-free)/max(window, diskEvery).Seconds())
-	d.seen = now
-	if window >= diskEvery {
-		d.from, d.fromAt = free, now
-	}
-	return int64(d.rate * diskAhead.Seconds())
+	return l.Free
 }
 
 // watchDisk looks at the free space until the node stops.

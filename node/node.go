@@ -55,7 +55,7 @@ type Node struct {
 
 	reread atomic.Bool   // somebody says that a group is deleted; see cleanStrays
 	ups    atomic.Uint64 // connections that have come up
-	disk   disk
+	disk   *disk
 	slow   slowness
 	// liveness is which nodes live.
 	liveness liveness
@@ -156,8 +156,7 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	n.slow.limits = syncLimits{
 		slow: n.cfg.SlowSync, stuck: n.cfg.StuckSync, fail: n.cfg.FailSync,
 	}
-	n.disk.now = n.world.now
-	n.disk.probe = func() int64 { return n.cfg.diskFree(n.cfg.Dir) }
+	n.disk = newDisk(n.world.now, func() int64 { return n.cfg.diskFree(n.cfg.Dir) })
 	n.disk.need = func() int64 { return databases * store.OpenSpace() }
 	n.disk.look()
 	if err := n.checkLimits(); err != nil {

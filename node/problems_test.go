@@ -120,7 +120,7 @@ func TestNodeWithoutTheRegistrySaysSo(t *testing.T) {
 func TestDiskLevels(t *testing.T) {
 	free := int64(1000)
 	var now time.Time
-	d := disk{probe: func() int64 { return free }, now: func() time.Time { return now }}
+	d := newDisk(func() time.Time { return now }, func() int64 { return free })
 	d.floor.Store(100)
 	for _, tt := range []struct {
 		free int64

@@ -163,7 +163,7 @@ func TestFitterToLead(t *testing.T) {
 // A disk that fills up fast is given up early.
 func TestDiskLevelFollowsTheSpeed(t *testing.T) {
 	free, now := int64(10_000), time.Unix(1000, 0)
-	d := disk{probe: func() int64 { return free }, now: func() time.Time { return now }}
+	d := newDisk(func() time.Time { return now }, func() int64 { return free })
 	d.floor.Store(100)
 	if level, _, again := d.look(); level != DiskOK || again != diskEvery {
 		t.Errorf("level = %v, again in %v", level, again)
@@ -182,6 +182,57 @@ func TestDiskLevelFollowsTheSpeed(t *testing.T) {
 	}
 	if level := d.current(); level != DiskOK {
 		t.Errorf("ten seconds after it has stopped: %v", level)
+	}
+}
+
+// TestBurstRefusesNothing: much is taken at once, and much more is left. Work may move away
+// for it, no write is refused.
+func TestBurstRefusesNothing(t *testing.T) {
+	free, now := int64(30_000), time.Unix(1000, 0)
+	d := newDisk(func() time.Time { return now }, func() int64 { return free })
+	d.floor.Store(1000)
+	for range 8 {
+		d.look()
+		now = now.Add(diskEvery)
+	}
+	free = 24_000 // it would be full after four more
+	if level, _, _ := d.look(); level >= DiskHard {
+		t.Errorf("four fifths are left after a burst: %v", level)
+	}
+	for range 40 {
+		now = now.Add(diskOften)
+		if level, _, _ := d.look(); level >= DiskHard {
+			t.Fatalf("four fifths are left after a burst, and nothing more goes: %v", level)
+		}
+	}
+	// The same again and again is a speed.
+	var level DiskLevel
+	for free > 12_000 {
+		now, free = now.Add(diskEvery), free-6_000
+		level, _, _ = d.look()
+	}
+	if level != DiskFloor {
+		t.Errorf("with half a second left: %v", level)
+	}
+}
+
+// TestSpeedOfALateLook: whoever asks may wait for a processor before it looks at the clock.
+// What has gone meanwhile has not gone since then.
+func TestSpeedOfALateLook(t *testing.T) {
+	free, now, late := int64(30_000), time.Unix(1000, 0), time.Duration(0)
+	d := newDisk(func() time.Time { return now }, func() int64 {
+		was := free
+		free -= late.Milliseconds() // 1,000 a second
+		now = now.Add(late)
+		return was
+	})
+	d.floor.Store(1000)
+	late = 6 * time.Second
+	d.look()
+	late = 0
+	now, free = now.Add(diskEvery), free-diskEvery.Milliseconds()
+	if level, _, _ := d.look(); level != DiskOK {
+		t.Errorf("with more than 20 seconds left: %v, %d a second", level, d.burst.PerSecond())
 	}
 }
 

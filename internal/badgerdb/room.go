@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/raftyard/raftyard/internal/space"
 )
 
 // room keeps the database from writing where there is no space.
@@ -44,14 +46,16 @@ type room struct {
 	after   func(now time.Time, flushing bool) // called after each look of the goroutine
 
 	held     atomic.Bool
-	building atomic.Int64 // when a compaction has last begun a table, in Unix nanoseconds
+	building atomic.Int64 // when a compaction has last begun a table, counted from opened
+	opened   time.Time    // what is measured is measured from a moment: clocks are set back
 
 	mu      sync.Mutex
 	began   time.Time // of the hold
 	flushes []flushing
 	slowest time.Duration // of the latest flushes
 	next    string        // the log that has no blocks yet, for want of space
-	seen    sight
+	seen    space.Look    // the latest
+	speed   space.Speed
 	wake    sync.Cond // the hold is over, or over is set
 	over    bool      // waiting is over
 
@@ -83,6 +87,10 @@ const (
 
 	// buildTime is how long the space of a compaction's table counts as not taken yet.
 	buildTime = 2 * time.Second
+
+	// rateWindow is the shortest time over which a speed is told, and forgetRate how much of
+	// it is forgotten in a second.
+	rateWindow, forgetRate = 250 * time.Millisecond, 2
 )
 
 // tableBound is more than a memtable becomes as a table.
@@ -106,10 +114,12 @@ func newRoom(o Options) *room {
 			path: filepath.Join(o.Dir, reserveName), size: reserveSpace(o.MemTableSize),
 			allocate: allocateNew,
 		},
+		opened: time.Now(), speed: space.New(rateWindow, forgetRate),
 		kick: make(chan struct{}, 1),
 		quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	r.wake.L = &r.mu
+	r.building.Store(int64(-buildTime))
 	return r
 }
 
@@ -158,7 +168,7 @@ func (r *room) admit() error {
 	for r.held.Load() {
 		if r.over {
 			return fmt.Errorf("%w: %s has %d MiB free, %d MiB are needed to write",
-				ErrNoSpace, r.dir, r.seen.free>>20, r.need>>20)
+				ErrNoSpace, r.dir, r.seen.Free>>20, r.need>>20)
 		}
 		r.wake.Wait()
 	}
@@ -176,7 +186,7 @@ func (r *room) build() {
 	for r.held.Load() && !r.over {
 		r.wake.Wait()
 	}
-	r.building.Store(time.Now().UnixNano())
+	r.building.Store(int64(time.Since(r.opened)))
 }
 
 // rotated hears that a memtable is full, which is to become a table, and of the log that
@@ -201,21 +211,32 @@ func (r *room) isFlushing() bool {
 
 // glance begins the hold if it must, for who is about to write.
 func (r *room) glance() {
-	free, err := r.free(r.dir)
+	l, err := r.see()
 	if err != nil {
 		return // it cannot be known
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.judge(free, time.Now())
+	r.judge(l)
+}
+
+// see asks how much is free.
+func (r *room) see() (space.Look, error) {
+	asked := time.Now()
+	free, err := r.free(r.dir)
+	return space.Look{Free: free, Asked: asked, Seen: time.Now()}, err
 }
 
 // judge takes in how much is free, begins the hold if that is too little, and returns how
 // much will be left. The caller has the lock.
-func (r *room) judge(free int64, now time.Time) (left int64) {
-	r.seen.take(free, now)
+func (r *room) judge(l space.Look) (left int64) {
+	now := l.Seen
+	if !l.Asked.Before(r.seen.Asked) {
+		r.seen = l // who had to wait for the lock may come with an older one
+	}
+	r.speed.Take(l)
 	r.noteFlushes(now)
-	left = free - int64(r.seen.rate*r.ahead(now).Seconds())
+	left = r.seen.Free - r.speed.Loss(r.ahead(now))
 	if !r.held.Load() && (left < r.need || r.next != "") {
 		r.hold(now)
 		select {
@@ -229,19 +250,17 @@ func (r *room) judge(free int64, now time.Time) (left int64) {
 // look begins or ends the hold, and returns when to look again. It is for one goroutine at
 // a time.
 func (r *room) look() time.Duration {
-	free, err := r.free(r.dir)
+	if next := r.nextLog(); next != "" && r.prepare(next) {
+		r.prepared(next)
+	}
+	l, err := r.see()
 	if err != nil {
 		return farLook // it cannot be known; do not stop working for that
 	}
-	now := time.Now()
-	next := r.nextLog()
-	prepared := next == "" || free >= r.need+r.wal && r.prepare(next, now)
+	free, now := l.Free, l.Seen
 	r.mu.Lock()
-	if prepared && r.next == next {
-		r.next = ""
-	}
-	left := r.judge(free, now)
-	busy := len(r.flushes) > 0 || now.Sub(time.Unix(0, r.building.Load())) < buildTime
+	left := r.judge(l)
+	busy := len(r.flushes) > 0 || now.Sub(r.opened)-time.Duration(r.building.Load()) < buildTime
 	held, ready := r.held.Load(), r.next == ""
 	r.mu.Unlock()
 
@@ -271,9 +290,9 @@ func (r *room) hold(now time.Time) {
 	r.held.Store(true)
 	r.began = now
 	r.log.Warn("too little disk space: nothing is written until there is more",
-		slog.String("dir", r.dir), slog.Int64("free_bytes", r.seen.free),
+		slog.String("dir", r.dir), slog.Int64("free_bytes", r.seen.Free),
 		slog.Int64("need_bytes", r.need),
-		slog.Int64("shrinks_bytes_per_second", int64(r.seen.rate)))
+		slog.Int64("shrinks_bytes_per_second", r.speed.PerSecond()))
 }
 
 // holdAll is hold for who has not the lock.
@@ -295,7 +314,7 @@ func (r *room) letGo(now time.Time) (held bool) {
 	r.held.Store(false)
 	r.wake.Broadcast()
 	r.log.Info("there is disk space again: writing goes on",
-		slog.String("dir", r.dir), slog.Int64("free_bytes", r.seen.free),
+		slog.String("dir", r.dir), slog.Int64("free_bytes", r.seen.Free),
 		slog.Duration("after", now.Sub(r.began)))
 	return false
 }
@@ -307,12 +326,26 @@ func (r *room) nextLog() string {
 	return r.next
 }
 
+// prepared notes that a log has its blocks.
+func (r *room) prepared(next string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.next == next {
+		r.next = ""
+	}
+}
+
 // prepare gives the next log its blocks, if there are enough by now.
-func (r *room) prepare(next string, now time.Time) bool {
-	if !r.failed.IsZero() && now.Sub(r.failed) < allocRetry {
+func (r *room) prepare(next string) bool {
+	l, err := r.see()
+	now := l.Seen
+	switch {
+	case err == nil && l.Free < r.need+r.wal:
+		return false
+	case !r.failed.IsZero() && now.Sub(r.failed) < allocRetry:
 		return false
 	}
-	err := r.reserve.allocate(next, r.wal)
+	err = r.reserve.allocate(next, r.wal)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		r.failed = now
 		return false

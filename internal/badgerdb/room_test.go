@@ -83,6 +83,32 @@ func TestHoldFollowsTheSpeed(t *testing.T) {
 	})
 }
 
+// TestLateLookIsNoSpeed: the next log gets its blocks slowly, and who commits looks
+// meanwhile. What was seen before that is out of date, and makes nothing faster.
+func TestLateLookIsNoSpeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var free atomic.Int64
+		r := testRoom(t, &free)
+		free.Store(100 * r.need)
+		r.look()
+		r.reserve.allocate = func(string, int64) error {
+			time.Sleep(time.Second)
+			r.glance() // 10 times the need in a second
+			time.Sleep(3 * time.Second)
+			return nil
+		}
+		r.rotated("", "next", false)
+		free.Add(-10 * r.need)
+		r.look()
+		if got := r.speed.PerSecond(); got > 10*r.need {
+			t.Errorf("%d times the need go in a second, want 10 at most", got/r.need)
+		}
+		if r.seen.Free != free.Load() {
+			t.Errorf("%d bytes are seen as free, want %d", r.seen.Free, free.Load())
+		}
+	})
+}
+
 func TestReserveIsForWhatIsUnderWay(t *testing.T) {
 	var free atomic.Int64
 	r := testRoom(t, &free)
@@ -113,7 +139,7 @@ func TestReserveIsForWhatIsUnderWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	free.Store(100 * r.need)
-	r.seen = sight{}
+	r.speed.Forget()
 	if r.look(); r.held.Load() {
 		t.Error("held though there is space again")
 	}
