@@ -27,6 +27,8 @@ package raftyard
 
 import (
 	"encoding/hex"
+	"fmt"
+	"math"
 	"strconv"
 )
 
@@ -34,18 +36,69 @@ import (
 // groups the cluster has. Every node has a replica of it.
 const SystemGroup GroupID = 0
 
-// GroupID names a group in its cluster. Zero is [SystemGroup].
+// GroupID names a group in its cluster. Zero is [SystemGroup]; every other value is
+// free to be used.
 type GroupID uint64
 
 // String returns the id in decimal.
 func (id GroupID) String() string { return strconv.FormatUint(uint64(id), 10) }
 
-// NodeID names a node in its cluster. Its operator chooses it; it is not zero
-// and is never given to another data directory, not even after the node is gone.
+// ParseGroupID reads what String writes, and nothing else: no sign, no leading zero. The
+// error says only what is wanted.
+func ParseGroupID(text string) (GroupID, error) {
+	id, ok := parseID(text)
+	if !ok {
+		return 0, fmt.Errorf("want a group id, a decimal number from 0 to %d",
+			uint64(math.MaxUint64))
+	}
+	return GroupID(id), nil
+}
+
+// CheckUser returns nil if a group with the id may be created and deleted, which the system
+// group may not. The error says only what is wanted.
+func (id GroupID) CheckUser() error {
+	if id == SystemGroup {
+		return fmt.Errorf("want a group id, a decimal number from 1 to %d: 0 is the system group",
+			uint64(math.MaxUint64))
+	}
+	return nil
+}
+
+// NodeID names a node in its cluster. Its operator chooses it, from 1 to [MaxNodeID]; it
+// is never given to another data directory, not even after the node is gone.
 type NodeID uint64
+
+// MaxNodeID is the largest id of a node. It is typed by people and read by whatever reads
+// JSON: up to here a floating point number holds every integer.
+const MaxNodeID NodeID = 1<<53 - 1
 
 // String returns the id in decimal.
 func (id NodeID) String() string { return strconv.FormatUint(uint64(id), 10) }
+
+// Check returns nil if a node may have the id. The error says only what is wanted.
+func (id NodeID) Check() error {
+	if id == 0 || id > MaxNodeID {
+		return fmt.Errorf("want a node id, a decimal number from 1 to %d", MaxNodeID)
+	}
+	return nil
+}
+
+// ParseNodeID reads what String writes, and nothing else, of an id that a node may have.
+// The error is that of [NodeID.Check].
+func ParseNodeID(text string) (NodeID, error) {
+	id, ok := parseID(text)
+	if !ok {
+		id = 0
+	}
+	return NodeID(id), NodeID(id).Check()
+}
+
+// parseID reads a decimal number as it is printed: what one reader takes for octal and
+// another does not is no id.
+func parseID(text string) (uint64, bool) {
+	id, err := strconv.ParseUint(text, 10, 64)
+	return id, err == nil && strconv.FormatUint(id, 10) == text
+}
 
 // ReplicaID names a member of one group. The group gives it out when it applies
 // the membership change that adds the member; it is not zero and never reused.

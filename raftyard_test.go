@@ -20,3 +20,37 @@ func TestUUIDs(t *testing.T) {
 		t.Error("IsZero does not tell the zero id from another")
 	}
 }
+
+// TestIDs: an id is read from what it is printed as, and from nothing else.
+func TestIDs(t *testing.T) {
+	for _, tt := range []struct {
+		text        string
+		node, group bool // whether it is an id of one
+	}{
+		{text: "1", node: true, group: true},
+		{text: "9007199254740991", node: true, group: true},
+		{text: "9007199254740992", group: true},
+		{text: "18446744073709551615", group: true},
+		{text: "0", group: true},
+		{text: "18446744073709551616"},
+		{text: ""},
+		{text: "07"},
+		{text: "+7"},
+		{text: "-1"},
+		{text: "0x1"},
+		{text: "1_0"},
+		{text: " 1"},
+	} {
+		node, err := raftyard.ParseNodeID(tt.text)
+		if tt.node != (err == nil) || tt.node && node.String() != tt.text {
+			t.Errorf("ParseNodeID(%q) = %d, %v, want an id: %t", tt.text, node, err, tt.node)
+		}
+		group, err := raftyard.ParseGroupID(tt.text)
+		if tt.group != (err == nil) || tt.group && group.String() != tt.text {
+			t.Errorf("ParseGroupID(%q) = %d, %v, want an id: %t", tt.text, group, err, tt.group)
+		}
+	}
+	if raftyard.SystemGroup.CheckUser() == nil || raftyard.GroupID(1).CheckUser() != nil {
+		t.Error("users may have every group but the system group")
+	}
+}

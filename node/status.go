@@ -8,7 +8,7 @@ import (
 
 // A Spec says what a group shall be. See [Node.CreateGroup].
 type Spec struct {
-	// ID names the group; it must not be zero.
+	// ID names the group; it must not be zero, which is the system group's.
 	ID raftyard.GroupID `json:"id"`
 
 	// Kind names the state machine, one of [Config].Kinds.
@@ -19,11 +19,13 @@ type Spec struct {
 	Learners []raftyard.NodeID `json:"learners,omitempty"`
 
 	// SnapshotEntries is after how many applied entries the group takes a
-	// snapshot and cuts its log. Default: 10000.
+	// snapshot and cuts its log, at most 2^40. Default: 10000. There is no way to have none
+	// taken: the log would grow for ever.
 	SnapshotEntries uint64 `json:"snapshot_entries,omitempty"`
 
 	// TrailingEntries is how many entries before the snapshot stay in the log
-	// for followers that are a little behind. Default: half of SnapshotEntries.
+	// for followers that are a little behind, at most 2^40. Default: half of
+	// SnapshotEntries.
 	TrailingEntries uint64 `json:"trailing_entries,omitempty"`
 }
 

@@ -104,9 +104,6 @@ func (d *decoder) integer(v value, key string, least, most int, to *int) {
 // YAML 1.1 and 1.2 disagree about 010, so it is not taken.
 func (d *decoder) unsigned(v value, key string, least, most uint64) (uint64, bool) {
 	want := fmt.Sprintf("an integer from %d to %d", least, most)
-	if most > maxIndexEntries {
-		want = fmt.Sprintf("an integer from %d on", least)
-	}
 	text, ok := d.scalar(v, key, want)
 	if !ok {
 		return 0, false

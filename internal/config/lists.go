@@ -2,16 +2,41 @@ package config
 
 import (
 	"fmt"
-	"math"
+	"strings"
 
 	"github.com/raftyard/raftyard"
 )
 
-// decodeID reads the id of a node or a group, which is never zero.
-func decodeID[ID raftyard.NodeID | raftyard.GroupID](d *decoder, v value, key string, to *ID) {
-	if id, ok := d.unsigned(v, key, 1, math.MaxUint64); ok {
-		*to = ID(id)
+// nodeID reads the id of a node.
+func (d *decoder) nodeID(v value, key string, to *raftyard.NodeID) {
+	decodeID(d, v, key, raftyard.ParseNodeID, to)
+}
+
+// groupID reads the id of a group that is created: the system group is not.
+func (d *decoder) groupID(v value, key string, to *raftyard.GroupID) {
+	decodeID(d, v, key, func(text string) (raftyard.GroupID, error) {
+		id, err := raftyard.ParseGroupID(text)
+		if err == nil {
+			err = id.CheckUser()
+		}
+		return id, err
+	}, to)
+}
+
+func decodeID[ID any](
+	d *decoder, v value, key string, parse func(text string) (ID, error), to *ID,
+) {
+	_, none := parse("")
+	text, ok := d.scalar(v, key, strings.TrimPrefix(none.Error(), "want "))
+	if !ok {
+		return
 	}
+	id, err := parse(text)
+	if err != nil {
+		d.report.bad(v, key, "%v", err)
+		return
+	}
+	*to = id
 }
 
 // items returns the elements of a list of at most most elements, each with its
@@ -52,7 +77,7 @@ func (d *decoder) peer(v value, key string) Peer {
 		return p
 	}
 	seen := d.mapping(v, key, []entry{
-		{name: "id", read: func(v value, key string) { decodeID(d, v, key, &p.ID) }},
+		{name: "id", read: func(v value, key string) { d.nodeID(v, key, &p.ID) }},
 		{name: "peer", read: func(v value, key string) { d.routable(v, key, &p.Peer) }},
 		{name: "http", read: func(v value, key string) { d.routable(v, key, &p.HTTP) }},
 		{name: "labels", read: func(v value, key string) { d.labels(v, key, &p.Labels) }},
@@ -116,13 +141,13 @@ func (d *decoder) group(v value, key string) Group {
 	}
 	count := func(to *uint64) func(v value, key string) {
 		return func(v value, key string) {
-			if n, ok := d.unsigned(v, key, 1, maxIndexEntries); ok {
+			if n, ok := d.unsigned(v, key, 0, maxIndexEntries); ok {
 				*to = n
 			}
 		}
 	}
 	seen := d.mapping(v, key, []entry{
-		{name: "id", read: func(v value, key string) { decodeID(d, v, key, &g.ID) }},
+		{name: "id", read: func(v value, key string) { d.groupID(v, key, &g.ID) }},
 		{name: "kind", read: func(v value, key string) { d.word(v, key, Kinds(), &g.Kind) }},
 		{name: "voters", read: func(v value, key string) { d.ids(v, key, &g.Voters) }},
 		{name: "learners", read: func(v value, key string) { d.ids(v, key, &g.Learners) }},
@@ -139,7 +164,7 @@ func (d *decoder) ids(v value, key string, to *[]raftyard.NodeID) {
 	var ids []raftyard.NodeID
 	for at, item := range d.items(v, key, maxNodes) {
 		var id raftyard.NodeID
-		decodeID(d, item, at, &id)
+		d.nodeID(item, at, &id)
 		ids = append(ids, id)
 	}
 	*to = ids

@@ -65,7 +65,7 @@ func identitySettings() []Setting {
 		{
 			Key: "node.id", Flag: "node-id", Usage: "id of this node, never zero and never reused",
 			set: func(d *decoder, v value, key string, c *Config) {
-				decodeID(d, v, key, &c.Node.ID)
+				d.nodeID(v, key, &c.Node.ID)
 			},
 			show: func(c *Config) string { return showID(c.Node.ID) },
 		},

@@ -200,11 +200,17 @@ func (c *call) flag(name string) (bool, error) {
 
 // groupID returns the id in the path.
 func (c *call) groupID() (raftyard.GroupID, error) {
-	id, err := pathID(c.r.PathValue("id"), "group", 0)
-	if err != nil {
-		return 0, err
+	text := c.r.PathValue("id")
+	id, err := raftyard.ParseGroupID(text)
+	return id, badID(text, err)
+}
+
+// badID returns why an id in a request is none, or nil.
+func badID(text string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return raftyard.GroupID(id), nil
+	return newProblem(client.CodeInvalid, "%q: %v", text, err)
 }
 
 // pathGroup returns the group that the path is about, if it names one, also when
@@ -215,20 +221,11 @@ func (c *call) pathGroup() *raftyard.GroupID {
 		return nil
 	}
 	text, _, _ := strings.Cut(rest, "/")
-	id, err := pathID(text, "group", 0)
+	id, err := raftyard.ParseGroupID(text)
 	if err != nil {
 		return nil
 	}
-	return new(raftyard.GroupID(id))
-}
-
-func pathID(text, what string, least uint64) (uint64, error) {
-	id, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || id < least || strconv.FormatUint(id, 10) != text {
-		return 0, newProblem(client.CodeInvalid,
-			"the %s id %q is not a decimal number from %d on", what, text, least)
-	}
-	return id, nil
+	return &id
 }
 
 // body reads at most limit bytes; what names it in messages. What it returns may

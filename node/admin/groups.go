@@ -74,11 +74,15 @@ func (c *call) groupFilter() (node.GroupFilter, error) {
 		}
 		f.After = raftyard.GroupID(after)
 	}
-	on, err := c.number("node", 0, 1, 1<<64-1)
+	text, ok, err := c.param("node")
 	if err != nil {
 		return f, err
 	}
-	f.Node = raftyard.NodeID(on)
+	if ok {
+		if f.Node, err = raftyard.ParseNodeID(text); err != nil {
+			return f, badID(text, err)
+		}
+	}
 	f.Problem, ok, err = c.param("problem")
 	if err != nil {
 		return f, err
@@ -164,8 +168,8 @@ func (h *Handler) stored(c *call, spec node.Spec) node.GroupStatus {
 // userGroupID is the id of a group that users may create, change and delete.
 func (c *call) userGroupID() (raftyard.GroupID, error) {
 	id, err := c.groupID()
-	if err == nil && id == raftyard.SystemGroup {
-		err = newProblem(client.CodeInvalid, "group 0 is the system group, want an id from 1 on")
+	if err == nil {
+		err = badID(id.String(), id.CheckUser())
 	}
 	return id, err
 }
@@ -179,8 +183,8 @@ func checkMembers(voters, learners []raftyard.NodeID) error {
 	seen := make(map[raftyard.NodeID]bool, len(voters)+len(learners))
 	for _, id := range slices.Concat(voters, learners) {
 		switch {
-		case id == 0:
-			return newProblem(client.CodeInvalid, "node id 0 is no node, want ids from 1 on")
+		case id.Check() != nil:
+			return badID(id.String(), id.Check())
 		case seen[id]:
 			return newProblem(client.CodeInvalid, "node %d is listed twice", id)
 		}

@@ -83,7 +83,7 @@ func TestRoutes(t *testing.T) {
 		},
 		{
 			method: "PUT", target: "/v1/groups/7", body: `{"kind":"kv","voters":[0]}`,
-			wantStatus: 400, wantBody: "node id 0",
+			wantStatus: 400, wantBody: "want a node id",
 		},
 		{
 			method: "PUT", target: "/v1/groups/0", body: `{"kind":"kv","voters":[1]}`,

@@ -25,8 +25,9 @@ func (h *Handler) listNodes(c *call) error {
 
 // nodeID returns the id of a node in the path, where it is called name.
 func (c *call) nodeID(name string) (raftyard.NodeID, error) {
-	id, err := pathID(c.r.PathValue(name), "node", 1)
-	return raftyard.NodeID(id), err
+	text := c.r.PathValue(name)
+	id, err := raftyard.ParseNodeID(text)
+	return id, badID(text, err)
 }
 
 func (h *Handler) getNode(c *call) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -171,20 +170,20 @@ func interrupted(err error) error {
 
 // groupArg reads the id of a group.
 func groupArg(text string) (raftyard.GroupID, error) {
-	id, err := strconv.ParseUint(text, 10, 64)
+	id, err := raftyard.ParseGroupID(text)
 	if err != nil {
-		return 0, usageError{fmt.Errorf("%q is no group id, want a number", text)}
+		return 0, usageError{fmt.Errorf("%q: %w", text, err)}
 	}
-	return raftyard.GroupID(id), nil
+	return id, nil
 }
 
 // nodeArg reads the id of a node.
 func nodeArg(text string) (raftyard.NodeID, error) {
-	id, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || id == 0 {
-		return 0, usageError{fmt.Errorf("%q is no node id, want a number from 1 on", text)}
+	id, err := raftyard.ParseNodeID(text)
+	if err != nil {
+		return 0, usageError{fmt.Errorf("%q: %w", text, err)}
 	}
-	return raftyard.NodeID(id), nil
+	return id, nil
 }
 
 // nodeIDs is a flag that takes ids of nodes, such as 1,2,3.
@@ -202,7 +201,7 @@ func (n *nodeIDs) Set(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
 		id, err := nodeArg(strings.TrimSpace(part))
 		if err != nil {
-			return errors.New("node ids such as 1,2,3")
+			return fmt.Errorf("node ids such as 1,2,3: %w", err)
 		}
 		ids = append(ids, id)
 	}
