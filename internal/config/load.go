@@ -17,6 +17,9 @@ type Sources struct {
 	LookupEnv func(name string) (string, bool)
 	// Flags holds the flags that were given, by [Setting.Flag].
 	Flags map[string]string
+	// Shared: the file may be the one that all founding nodes have, which leaves node.id
+	// out. It is checked for each of them then, and what is loaded has no id.
+	Shared bool
 }
 
 // Loaded is a configuration that can be used.
@@ -44,8 +47,12 @@ func Load(src Sources) (*Loaded, error) {
 	l.flags()
 	if readable { // or everything would be missing, too
 		v := validator{report: &l.report, Loaded: l.loaded, file: src.File, fileID: fileID}
-		v.fillListen()
-		v.validate()
+		if src.Shared && v.isShared() {
+			v.validateShared()
+		} else {
+			v.fillListen()
+			v.validate()
+		}
 	}
 	return l.result()
 }

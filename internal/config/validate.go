@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/raftyard/raftyard"
@@ -88,12 +89,21 @@ func (v *validator) fill(to *string, from, key, fromKey string) {
 }
 
 func (v *validator) validate() {
-	v.require(v.Cluster == "", "cluster", "a name, the same on every node")
+	v.requireCluster()
 	v.require(v.Node.ID == 0, "node.id", "this node's id, an integer from 1 on")
 	v.require(v.Node.DataDir == "", "node.data_dir", "the path of a directory")
-	v.dataDir()
 	v.borrowedDir()
 	v.listen()
+	v.common()
+}
+
+func (v *validator) requireCluster() {
+	v.require(v.Cluster == "", "cluster", "a name, the same on every node")
+}
+
+// common looks at what counts for all nodes alike.
+func (v *validator) common() {
+	v.dataDir()
 	v.addressBook()
 	for i := range v.Groups {
 		v.group(i)
@@ -140,6 +150,9 @@ func (v *validator) borrowedDir() {
 }
 
 func (v *validator) listen() {
+	if v.Node.ID == 0 && v.known("node.id") {
+		return // whose addresses they should be is not known
+	}
 	if v.Listen.HTTP == "" && v.Listen.Peer == "" && len(v.Nodes) > 0 && v.Node.ID != 0 &&
 		!v.founds() && !v.known("listen.http") && !v.known("listen.peer") {
 		v.wrong("node.id", v.Node.ID.String(), "not in nodes, want the id of one of them, "+
@@ -152,6 +165,8 @@ func (v *validator) listen() {
 		"the host:port at which other nodes reach this one: nodes does not hold it")
 	v.notAnothers("listen.http", v.Listen.HTTP)
 	v.notAnothers("listen.peer", v.Listen.Peer)
+	v.notAnothers("advertise.http", v.Advertise.HTTP)
+	v.notAnothers("advertise.peer", v.Advertise.Peer)
 	if overlap(v.Listen.HTTP, v.Listen.Peer) {
 		v.wrong("listen.peer", v.Listen.Peer, "the same address as listen.http, want another port")
 	}
@@ -179,7 +194,7 @@ func (v *validator) notAnothers(key, address string) {
 			continue
 		}
 		advice := "leave listen out, and the address is from this node's line"
-		if !v.founds() {
+		if !v.founds() || strings.HasPrefix(key, "advertise.") {
 			advice = "want one that is this node's own"
 		}
 		v.wrong(key, address, "the address of node %s (nodes[%d].%s), and this is node %s: %s",
@@ -209,29 +224,6 @@ func isWildcard(address string) bool {
 	}
 	ip := net.ParseIP(host)
 	return host == "" || ip != nil && ip.IsUnspecified()
-}
-
-func (v *validator) addressBook() {
-	if len(v.Nodes) == 0 {
-		v.require(true, "nodes",
-			"the address book of the cluster: the nodes that it is founded with")
-		return
-	}
-	ids := map[raftyard.NodeID]string{}
-	addresses := map[string]string{}
-	for i, p := range v.Nodes {
-		at := fmt.Sprintf("nodes[%d]", i)
-		if p.ID != 0 {
-			unique(v, ids, p.ID, at+".id", p.ID.String())
-		}
-		for _, a := range []struct{ key, address string }{
-			{at + ".peer", p.Peer}, {at + ".http", p.HTTP},
-		} {
-			if a.address != "" {
-				unique(v, addresses, a.address, a.key, a.address)
-			}
-		}
-	}
 }
 
 // unique reports an element that another key has already, and notes it else.
@@ -270,9 +262,9 @@ func (v *validator) group(i int) {
 			"and wait for more answers", len(g.Voters), len(g.Voters)-1)
 	}
 	snapshot := cmp.Or(g.SnapshotEntries, defaultSnapshotEntries)
-	if g.TrailingEntries > snapshot {
-		v.wrong(at+".trailing_entries", fmt.Sprint(g.TrailingEntries),
-			"more than snapshot_entries (%d), want at most as many", snapshot)
+	if key := at + ".trailing_entries"; g.TrailingEntries > snapshot {
+		v.report.odd(v.at(key), key, "%d entries stay in the log, more than there are between "+
+			"two snapshots, %d", g.TrailingEntries, snapshot)
 	}
 }
 

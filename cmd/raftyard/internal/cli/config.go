@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/config"
 )
 
@@ -23,15 +24,23 @@ func settingFlags(cmd *cobra.Command) {
 // load merges the file, the environment and the flags of cmd. Warnings go to
 // standard error.
 func (a *app) load(cmd *cobra.Command, file string) (*config.Loaded, error) {
+	return a.loadFrom(cmd, config.Sources{File: file})
+}
+
+// loadShared is load for a file that may be the one of all nodes.
+func (a *app) loadShared(cmd *cobra.Command, file string) (*config.Loaded, error) {
+	return a.loadFrom(cmd, config.Sources{File: file, Shared: true})
+}
+
+func (a *app) loadFrom(cmd *cobra.Command, src config.Sources) (*config.Loaded, error) {
 	flags := map[string]string{}
 	for _, s := range config.Settings() {
 		if f := cmd.Flags().Lookup(s.Flag); f != nil && f.Changed {
 			flags[s.Flag] = f.Value.String()
 		}
 	}
-	loaded, err := config.Load(config.Sources{
-		File: file, LookupEnv: a.env.LookupEnv, Flags: flags,
-	})
+	src.LookupEnv, src.Flags = a.env.LookupEnv, flags
+	loaded, err := config.Load(src)
 	if err != nil {
 		return nil, err
 	}
@@ -53,6 +62,25 @@ func settingRows(e config.Effective) [][]string {
 	return rows
 }
 
+// goodFor names the nodes that a configuration is good for.
+func goodFor(loaded *config.Loaded) string {
+	if loaded.Node.ID != 0 {
+		return "node " + loaded.Node.ID.String()
+	}
+	ids := make([]raftyard.NodeID, len(loaded.Nodes))
+	for i, p := range loaded.Nodes {
+		ids[i] = p.ID
+	}
+	text := "each of nodes " + join(ids)
+	if len(ids) == 1 {
+		text = "node " + join(ids)
+	}
+	if loaded.Node.DataDir != "" {
+		return text + " (with --node-id)"
+	}
+	return text + " (with --node-id and --data-dir)"
+}
+
 func (a *app) configCommand() *cobra.Command {
 	example := &cobra.Command{
 		Use:     "example",
@@ -65,16 +93,18 @@ func (a *app) configCommand() *cobra.Command {
 		Use:   "check FILE",
 		Short: "Say everything that is wrong with a configuration",
 		Long: `Say everything that is wrong with a configuration, with the environment and the flags
-that serve would be given, too. It exits 2 when something is, and writes nothing anywhere.`,
-		Example: "  raftyard config check node.yaml\n  raftyard config check node.yaml --node-id 2",
-		Args:    wantArgs,
+that serve would be given, too. A file without node.id is that of all nodes, and is checked
+for each of them. It exits 2 when something is wrong, and writes nothing anywhere.`,
+		Example: `  raftyard config check cluster.yaml
+  raftyard config check cluster.yaml --node-id 2 --data-dir data/n2`,
+		Args: wantArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			loaded, err := a.load(cmd, args[0])
+			loaded, err := a.loadShared(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			return a.print(fmt.Sprintf("%s: good for node %s of cluster %s\n",
-				args[0], loaded.Node.ID, loaded.Cluster))
+			return a.print(fmt.Sprintf("%s: good for %s of cluster %s\n",
+				args[0], goodFor(loaded), loaded.Cluster))
 		},
 	}
 	show := &cobra.Command{
@@ -84,7 +114,7 @@ that serve would be given, too. It exits 2 when something is, and writes nothing
 			"  RAFTYARD_LOG_LEVEL=debug raftyard config show node.yaml",
 		Args: wantArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			loaded, err := a.load(cmd, args[0])
+			loaded, err := a.loadShared(cmd, args[0])
 			if err != nil {
 				return err
 			}

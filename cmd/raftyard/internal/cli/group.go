@@ -273,9 +273,9 @@ func (a *app) groupCreateCommand() *cobra.Command {
 	flags.Var(&nodes.voters, "voters", "nodes that vote, such as 1,2,3 (needed)")
 	flags.Var(&nodes.learners, "learners", "nodes that only follow")
 	flags.Uint64Var(&spec.SnapshotEntries, "snapshot-entries", 0,
-		"take a snapshot after so many entries (0: the node's default)")
+		"take a snapshot after so many entries (0: 10000)")
 	flags.Uint64Var(&spec.TrailingEntries, "trailing-entries", 0,
-		"keep so many entries before a snapshot (0: the node's default)")
+		"keep so many entries before a snapshot (0: half of --snapshot-entries)")
 	mustBeGiven(cmd, "voters")
 	completeWords(cmd, "kind", config.Kinds())
 	a.completeNodeFlag(cmd, "voters")
