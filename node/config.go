@@ -34,10 +34,36 @@ type Peer struct {
 	Labels map[string]string
 }
 
+// advertises reports whether there is an address in p.
+func (p Peer) advertises() bool { return p.Addr != "" || p.HTTP != "" }
+
+// clash returns which of the addresses of p another of the nodes has, or nil. Two nodes at one
+// address are a slip of whoever has written them: what is meant for one reaches the other.
+func (p Peer) clash(others []Peer) error {
+	if p.Addr != "" && p.Addr == p.HTTP {
+		return fmt.Errorf("%s is both its peer and its HTTP address, want two", p.Addr)
+	}
+	for _, o := range others {
+		if o.ID == p.ID {
+			continue
+		}
+		for _, addr := range []string{p.Addr, p.HTTP} {
+			switch addr {
+			case "":
+			case o.Addr:
+				return fmt.Errorf("%s is the peer address of node %d, want another", addr, o.ID)
+			case o.HTTP:
+				return fmt.Errorf("%s is the HTTP address of node %d, want another", addr, o.ID)
+			}
+		}
+	}
+	return nil
+}
+
 // Config holds the settings of a [Node]. The zero value of every field but ID,
 // Dir, Cluster and Peers means "use the default".
 type Config struct {
-	// ID names this node. It must not be zero and must never be reused, not even
+	// ID names this node: from 1 to [raftyard.MaxNodeID]. It must never be reused, not even
 	// after the node is removed.
 	ID raftyard.NodeID
 
@@ -228,7 +254,7 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("node: config: "+format, args...))
 		}
 	}
-	check(c.ID != 0, "ID must not be zero")
+	check(c.ID.Check() == nil, "ID is %d, %v", c.ID, c.ID.Check())
 	check(c.Dir != "", "Dir must name the data directory")
 	check(c.Cluster != "", "Cluster must not be empty")
 	check(c.TickInterval >= minTickInterval,
@@ -258,15 +284,22 @@ func (c Config) validatePeers() []error {
 	seen := make(map[raftyard.NodeID]bool, len(c.Peers))
 	for i, p := range c.Peers {
 		switch {
-		case p.ID == 0:
-			errs = append(errs, fmt.Errorf("node: config: Peers[%d].ID must not be zero", i))
+		case p.ID.Check() != nil:
+			errs = append(errs,
+				fmt.Errorf("node: config: Peers[%d].ID is %d, %w", i, p.ID, p.ID.Check()))
 		case seen[p.ID]:
 			errs = append(errs,
 				fmt.Errorf("node: config: Peers[%d]: node %d is listed twice", i, p.ID))
 		case p.Addr == "":
 			errs = append(errs, fmt.Errorf("node: config: Peers[%d]: node %d has no Addr", i, p.ID))
 		}
+		if err := p.clash(c.Peers[:i]); err != nil {
+			errs = append(errs, fmt.Errorf("node: config: Peers[%d]: node %d: %w", i, p.ID, err))
+		}
 		seen[p.ID] = true
+	}
+	if err := c.self().clash(c.Peers); err != nil && c.Advertise.advertises() {
+		errs = append(errs, fmt.Errorf("node: config: Advertise: %w", err))
 	}
 	switch {
 	case len(c.Peers) == 0:
@@ -296,8 +329,8 @@ func (c Config) validateGroups() []error {
 
 func (c Config) validateSpec(s Spec) error {
 	switch {
-	case s.ID == raftyard.SystemGroup:
-		return fmt.Errorf("%w: group id 0 is the system group's", ErrInvalid)
+	case s.ID.CheckUser() != nil:
+		return fmt.Errorf("%w: group %d: %w", ErrInvalid, s.ID, s.ID.CheckUser())
 	case c.Kinds[s.Kind] == nil:
 		return fmt.Errorf("%w: kind %q is not one of %q", ErrInvalid, s.Kind, c.kindNames())
 	case len(s.Voters) == 0:

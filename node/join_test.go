@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -36,7 +37,7 @@ func (c *cluster) joiner(id raftyard.NodeID) *Node {
 // put has the cluster let a joiner in.
 func (c *cluster) put(id raftyard.NodeID) {
 	c.t.Helper()
-	spec := NodeSpec{ID: id, Peer: c.addrs[id], HTTP: "h:1"}
+	spec := NodeSpec{ID: id, Peer: c.addrs[id], HTTP: fmt.Sprintf("h:%d", id)}
 	if created, err := c.anyNode().PutNode(c.t.Context(), spec); err != nil || !created {
 		c.t.Fatalf("PutNode = %t, %v", created, err)
 	}
@@ -199,10 +200,25 @@ func TestAddressOfOperator(t *testing.T) {
 		return rec.Peer == c.peers[1].Addr && rec.Boot == 2 && rec.Labels["zone"] == "b"
 	})
 	for _, bad := range []NodeSpec{
-		{ID: 0, Peer: "h:1"}, {ID: 9}, {ID: 9, Peer: "a b"}, {ID: 9, Peer: c.peers[0].Addr},
+		{ID: 0, Peer: "h:1"},
+		{ID: raftyard.MaxNodeID + 1, Peer: "h:1"},
+		{ID: 9},
+		{ID: 9, Peer: "a b"},
+		{ID: 9, Peer: "h:1", HTTP: "h:1"},
+		{ID: 9, Peer: c.peers[0].Addr},
+		{ID: 9, Peer: "h:1", HTTP: c.peers[0].Addr},
+		{ID: 2, Peer: c.peers[2].Addr},
+		{ID: 2, Peer: "h:1", HTTP: c.peers[2].Addr},
 	} {
 		if _, err := c.nodes[1].PutNode(t.Context(), bad); !errors.Is(err, ErrInvalid) {
 			t.Errorf("PutNode(%+v) = %v, want ErrInvalid", bad, err)
 		}
+	}
+	// One that moves may be quicker than the one that has moved away from there.
+	c.close(3)
+	c.eventually("node 3 is away", func() bool { return !c.nodes[1].liveNodes()[3] })
+	spec = NodeSpec{ID: 2, Peer: c.peers[2].Addr}
+	if _, err := c.nodes[1].PutNode(t.Context(), spec); err != nil {
+		t.Errorf("PutNode at the address of a node that is away: %v", err)
 	}
 }

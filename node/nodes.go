@@ -12,7 +12,7 @@ import (
 // A NodeSpec says that a node belongs to the cluster, and where it is found. See
 // [Node.PutNode].
 type NodeSpec struct {
-	ID raftyard.NodeID `json:"id"`
+	ID raftyard.NodeID `json:"id"` // from 1 to [raftyard.MaxNodeID]
 	// Peer is the host:port at which other nodes find it.
 	Peer string `json:"peer"`
 	// HTTP is the host:port of its HTTP API, told to users; it may be empty.
@@ -28,10 +28,14 @@ type NodeSpec struct {
 // says of it takes the place of this; what that does not say stays.
 //
 // An id is that of one node for ever: for one that was removed the error is
-// [ErrNodeRemoved].
+// [ErrNodeRemoved]. For an address that another node has it is [ErrInvalid], unless the node
+// moves, and the other one is not live.
 func (n *Node) PutNode(ctx context.Context, spec NodeSpec) (created bool, err error) {
 	ctx, cancel := n.withDeadline(ctx)
 	defer cancel()
+	if err = spec.ID.Check(); err != nil {
+		return false, fmt.Errorf("%w: node %d: %w", ErrInvalid, spec.ID, err)
+	}
 	if err = n.mustBelong(); err != nil {
 		return false, err
 	}
@@ -47,17 +51,25 @@ func (n *Node) PutNode(ctx context.Context, spec NodeSpec) (created bool, err er
 	return res.Code == registry.Created, nodeResult(spec.ID, res)
 }
 
-// mustBeFree returns why a new node cannot have the address, or nil. A node that moves may
-// be quicker than the one that has moved away from there.
+// mustBeFree returns why a node cannot have the addresses, or nil. A node that moves may be
+// quicker than the one that has moved away from there: so it may have the address of one that
+// is not live, and keep what it has.
 func (n *Node) mustBeFree(spec *NodeSpec) error {
-	if _, known := n.registry.Node(spec.ID); known || spec.Peer == "" {
+	own, known := n.registry.Node(spec.ID)
+	if known && own.Peer == spec.Peer && own.HTTP == spec.HTTP {
 		return nil
 	}
+	live := n.liveNodes()
+	var others []Peer
 	for _, o := range n.registry.Nodes() {
-		if o.Peer == spec.Peer {
-			return fmt.Errorf("%w: node %d: node %d has the peer address %s; if it has moved, "+
-				"tell its new one first", ErrInvalid, spec.ID, o.ID, o.Peer)
+		if !known || live[o.ID] {
+			others = append(others, Peer{ID: o.ID, Addr: o.Peer, HTTP: o.HTTP})
 		}
+	}
+	p := Peer{ID: spec.ID, Addr: spec.Peer, HTTP: spec.HTTP}
+	if err := p.clash(others); err != nil {
+		return fmt.Errorf("%w: node %d: %w; if that one has moved, tell its new address first",
+			ErrInvalid, spec.ID, err)
 	}
 	return nil
 }
