@@ -57,8 +57,7 @@ func (r *replica) snapshotDue() bool {
 
 // postpone has a snapshot that has failed be tried again later, not at every apply.
 func (r *replica) postpone() {
-	every := r.meta.State.Descriptor.SnapshotEntries
-	r.snap.next = r.applied.Load() + max(every/snapshotRetry, 1)
+	r.snap.next = r.applied.Load() + max(r.snapshotEvery()/snapshotRetry, 1)
 	most := r.snapshotBytes()
 	r.snap.passed = min(r.snap.passed, most-most/snapshotRetry)
 }

@@ -103,3 +103,21 @@ func TestSizeOfStateIsKnown(t *testing.T) {
 		t.Errorf("after a start it is taken for %d bytes, want %d", got, want)
 	}
 }
+
+// TestPostponedWithoutEntries: a descriptor that says nothing of snapshots means the default,
+// also for the next try after one that has failed, which would otherwise come at each entry.
+func TestPostponedWithoutEntries(t *testing.T) {
+	c := newSmallLogs(t)
+	c.createSpec(Spec{ID: 2, Kind: "list", Voters: []raftyard.NodeID{1}})
+	r := c.nodes[1].replica(2)
+	var wait uint64
+	onWorker(r, func() {
+		r.meta.State.Descriptor.SnapshotEntries = 0
+		r.postpone()
+		wait = r.snap.next - r.applied.Load()
+	})
+	if wait != defaultSnapshots/snapshotRetry {
+		t.Errorf("the next try comes after %d entries, want %d", wait,
+			defaultSnapshots/snapshotRetry)
+	}
+}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -71,14 +72,16 @@ func (p *pins) bound(index uint64) uint64 {
 	return index
 }
 
+// snapshotEvery is after how many entries the group takes a snapshot.
+func (r *replica) snapshotEvery() uint64 {
+	return cmp.Or(r.meta.State.Descriptor.SnapshotEntries, defaultSnapshots)
+}
+
 // schedule sets when the next snapshot is due. The first one of a replica comes
 // a little earlier, by an amount that differs from group to group, so that
 // groups under equal load do not all take theirs at the same moment.
 func (r *replica) schedule(first bool) {
-	every := r.meta.State.Descriptor.SnapshotEntries
-	if every == 0 {
-		every = defaultSnapshots
-	}
+	every := r.snapshotEvery()
 	r.snap.next = r.snap.index + every
 	if first {
 		h := fnv.New64a()
