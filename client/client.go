@@ -139,7 +139,9 @@ func (c *Client) call(ctx context.Context, req request) (*answer, error) {
 			c.last.Store(int64(at))
 			return rep.answer, nil
 		}
-		if p := rep.problem; p != nil {
+		if p := rep.problem; p.isAnothers() {
+			err = p // as if it were not there
+		} else if p != nil {
 			wait, retry := p.retryAfter()
 			if !retry {
 				c.last.Store(int64(at))
@@ -155,7 +157,7 @@ func (c *Client) call(ctx context.Context, req request) (*answer, error) {
 		}
 		failed[at] = err
 		if ctx.Err() != nil || !slices.Contains(failed, nil) {
-			return nil, c.unreachable(failed)
+			return nil, c.nobody(failed)
 		}
 	}
 }
@@ -175,9 +177,14 @@ func share(ctx context.Context, failed []error) time.Duration {
 	return time.Until(deadline) / time.Duration(max(untried, 1))
 }
 
-func (c *Client) unreachable(failed []error) *UnreachableError {
+// nobody returns why there is no answer. What a node has said of itself is more than that
+// others cannot be reached.
+func (c *Client) nobody(failed []error) error {
 	e := &UnreachableError{}
 	for i, err := range failed {
+		if p, ok := err.(*Problem); ok { //nolint:errorlint // not that of another request
+			return p
+		}
 		if err != nil {
 			e.Addrs = append(e.Addrs, c.bases[i].String())
 			e.Errs = append(e.Errs, err)

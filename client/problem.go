@@ -112,6 +112,13 @@ func (p *Problem) Error() string {
 	return text + " (" + p.Code + ")"
 }
 
+// isAnothers reports whether the node takes no part in its cluster for good: another may
+// have the answer, and this one never will.
+func (p *Problem) isAnothers() bool {
+	return p != nil && p.Code == CodeNotReady && p.RetryAfterMS == 0 &&
+		p.Outcome == OutcomeNotApplied
+}
+
 // retryAfter returns how long to wait before a retry, if one is safe and what was
 // in the way passes by itself.
 func (p *Problem) retryAfter() (time.Duration, bool) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,6 +131,39 @@ func TestWhatIsRetried(t *testing.T) {
 				t.Errorf("%d requests, then %v, want a retry: %t", asked, err, retried[code])
 			}
 		})
+	}
+}
+
+// TestOutsideNode: one that takes no part in its cluster for good is not asked again; if others
+// are known, they are, also for a change.
+func TestOutsideNode(t *testing.T) {
+	var asked atomic.Int64
+	gone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Content-Type", ProblemType)
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_ = json.NewEncoder(w).Encode(Problem{
+			Status: 503, Code: CodeNotReady, Detail: "removed", Outcome: OutcomeNotApplied,
+		})
+	}))
+	defer gone.Close()
+	there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("{}"))
+	}))
+	defer there.Close()
+	alone := newClient(t, Config{Addrs: []string{gone.URL}})
+	_, err := alone.SetMembers(t.Context(), 7, Members{}, 0)
+	if !IsCode(err, CodeNotReady) || asked.Load() != 1 {
+		t.Errorf("%d requests, then %v, want one that is not repeated", asked.Load(), err)
+	}
+	both := newClient(t, Config{Addrs: []string{gone.URL, there.URL}})
+	for range 2 { // the second time it begins with who has answered
+		if _, err = both.SetMembers(t.Context(), 7, Members{}, 0); err != nil {
+			t.Errorf("with another node: %v", err)
+		}
+	}
+	if asked.Load() != 2 {
+		t.Errorf("%d requests to the node that is no part of it, want 2", asked.Load())
 	}
 }
 

@@ -19,7 +19,7 @@ func (n *Node) knownRecord(g raftyard.GroupID) (registry.Group, error) {
 	case ok && !rec.Deleted:
 		return rec, nil
 	case !n.lifecycle.isFresh():
-		return rec, fmt.Errorf("group %d: %w: it has not read the registry yet", g, ErrNotReady)
+		return rec, fmt.Errorf("group %d: %w", g, n.unread())
 	default:
 		return rec, fmt.Errorf("group %d: %w", g, ErrGroupNotFound)
 	}

@@ -37,7 +37,7 @@ func (n *Node) Groups(
 	ctx context.Context, f GroupFilter,
 ) (groups []GroupSummary, next raftyard.GroupID, err error) {
 	if !n.lifecycle.isFresh() {
-		return nil, 0, fmt.Errorf("%w: it has not read the registry yet", ErrNotReady)
+		return nil, 0, n.unread()
 	}
 	limit := maxPage
 	if f.Limit > 0 && f.Limit < maxPage {

@@ -36,6 +36,20 @@ func (n *Node) takeOutside(err error) {
 	}
 }
 
+// Outside returns why this node takes no part in its cluster, or nil: it does, or nothing
+// else is known. Nothing that is asked of it can be answered then, unless with [ErrNotReady],
+// which may pass: others have to be asked. With [ErrNodeRemoved] the node was removed for
+// ever, with [ErrInvalid] its directory or its configuration is another than the cluster's.
+func (n *Node) Outside() error { return n.standing() }
+
+// unread is the error of what needs the registry, while it has not been read.
+func (n *Node) unread() error {
+	if err := n.standing(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: it has not read the registry yet", ErrNotReady)
+}
+
 // standing returns why this node takes no part in the cluster, or nil: it does, or that
 // is not known.
 func (n *Node) standing() error {
@@ -116,8 +130,8 @@ func (n *Node) notYetMember() *outsideError {
 
 func (n *Node) wasRemoved() *outsideError {
 	return &outsideError{kind: ErrNodeRemoved, text: fmt.Sprintf(
-		"node %d was removed from cluster %q; its id cannot be used again",
-		n.cfg.ID, n.cfg.Cluster)}
+		"node %d was removed from cluster %q, and its id cannot be used again: stop it, and ask "+
+			"another node", n.cfg.ID, n.cfg.Cluster)}
 }
 
 // isOlderCopy reports whether the directory does not know of its start that is registered.

@@ -30,6 +30,7 @@ type fakeNode struct {
 	ready  bool
 	checks []node.Check
 	live   error
+	away   error // the answer of Outside
 	next   raftyard.GroupID
 	exists bool
 	panics bool
@@ -210,6 +211,8 @@ func (f *fakeNode) NodeStatus(
 func (f *fakeNode) Ready() (bool, []node.Check) { return f.ready, f.checks }
 
 func (f *fakeNode) Live() error { return f.live }
+
+func (f *fakeNode) Outside() error { return f.away }
 
 // fakeKV is an ordered store in memory, of one group.
 type fakeKV struct {

@@ -154,7 +154,31 @@ func (h *Handler) serve(c *call) error {
 	if err := c.begin(found.route); err != nil {
 		return err
 	}
+	if err := h.outside(found.route); err != nil {
+		return err
+	}
 	return found.route.serve(c)
+}
+
+// outside refuses what a node that takes no part in its cluster cannot know or do: other
+// nodes refuse to talk to it, so that a request would only wait for its deadline. What is
+// said of the node itself is answered, and what it knows of nodes for as long as that may
+// be mended.
+func (h *Handler) outside(rt *route) error {
+	nodes := strings.HasPrefix(rt.pattern, "/v1/nodes")
+	if !rt.changes && !nodes && !strings.HasPrefix(rt.pattern, "/v1/groups") {
+		return nil
+	}
+	err := h.cfg.Node.Outside()
+	passes := errors.Is(err, node.ErrNotReady)
+	if err == nil || passes && nodes && !rt.changes {
+		return nil
+	}
+	p := newProblem(client.CodeNotReady, "%v", err)
+	if !passes {
+		p.RetryAfterMS = 0 // waiting does not help
+	}
+	return p
 }
 
 // A route is what one path and method do.

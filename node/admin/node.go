@@ -61,8 +61,14 @@ type Cluster interface {
 	Status(ctx context.Context) node.Status
 	Nodes(ctx context.Context) []node.NodeStatus
 	NodeStatus(ctx context.Context, id raftyard.NodeID) (node.NodeStatus, error)
+	Health
+}
+
+// Health is whether the node works, and whether it is part of its cluster.
+type Health interface {
 	Ready() (bool, []node.Check)
 	Live() error
+	Outside() error
 }
 
 // Nodes has nodes join, rest and leave.
