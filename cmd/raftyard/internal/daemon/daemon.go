@@ -86,34 +86,6 @@ func Start(ctx context.Context, o Options) (_ *Daemon, err error) {
 	return d, nil
 }
 
-// listen binds both addresses before anything is opened: a port that is taken is
-// the likeliest reason not to start.
-func (d *Daemon) listen(ctx context.Context) error {
-	var err error
-	if d.opts.HTTP == nil {
-		d.opts.HTTP, err = bind(ctx, "listen.http", d.opts.Config.Listen.HTTP)
-		if err != nil {
-			return err
-		}
-	}
-	if d.opts.Peer == nil {
-		d.opts.Peer, err = bind(ctx, "listen.peer", d.opts.Config.Listen.Peer)
-	}
-	return err
-}
-
-func bind(ctx context.Context, key, addr string) (net.Listener, error) {
-	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", addr)
-	if err == nil {
-		return ln, nil
-	}
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s: %s is taken by another process: %w", key, addr, err)
-	}
-	return nil, fmt.Errorf("%s: cannot listen on %s: %w", key, addr, err)
-}
-
 // serve starts the HTTP server. It ends when Close or abandon shuts it down.
 func (d *Daemon) serve() {
 	d.addr = d.opts.HTTP.Addr()
@@ -155,6 +127,9 @@ func (d *Daemon) open(ctx context.Context) error {
 		Logger: d.logger.With(slog.String("part", "state")),
 	}}
 	n, err := node.Open(ctx, d.nodeConfig())
+	if errors.Is(err, storage.ErrLocked) {
+		return d.lockedOut(err)
+	}
 	if err != nil {
 		return err
 	}
