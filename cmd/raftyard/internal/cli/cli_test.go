@@ -30,6 +30,9 @@ func TestExitCodes(t *testing.T) {
 		{"no answer to a read", fmt.Errorf("get: %w", context.DeadlineExceeded), 3},
 		{"unknown", &client.UnknownError{Err: errors.New("EOF")}, 4},
 		{"no answer to a write", &client.UnknownError{Err: context.DeadlineExceeded}, 4},
+		{"decided", &client.Problem{
+			Code: client.CodeNotReached, Outcome: client.OutcomeUnknown,
+		}, 4},
 		{"unknown to the node", &client.Problem{Outcome: client.OutcomeUnknown}, 4},
 		{"disk failed", fmt.Errorf("%w: sync", errDiskFailed), 70},
 		{"interrupted", ErrInterrupted, 130},
