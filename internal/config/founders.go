@@ -27,8 +27,11 @@ func (v *validator) validateShared() {
 		v.Node.ID, v.origins = p.ID, maps.Clone(origins)
 		v.fillListen()
 		if v.Listen.HTTP == "" {
-			v.wrong(fmt.Sprintf("nodes[%d].http", i), "", "missing, want the host:port on which "+
-				"node %s listens for clients, or listen.http", p.ID)
+			line := fmt.Sprintf("nodes[%d]", i)
+			v.report.add(Problem{
+				Origin: v.at(line), Key: line + ".http", Want: fmt.Sprintf("missing, want the "+
+					"host:port on which node %s listens for clients, or listen.http", p.ID),
+			})
 		} else {
 			v.listen()
 		}
