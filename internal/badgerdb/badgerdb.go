@@ -21,6 +21,7 @@ package badgerdb
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -140,6 +141,15 @@ type Options struct {
 	// own is written and deleted again.
 	Fill func(size int) error
 
+	// ScrubRate is how many bytes of tables are read a second, in the background, to compare
+	// them with their checksums. An hour after all were read it begins anew. Zero: never.
+	ScrubRate int64
+
+	// Damaged is called for each table of which that has found that it is damaged, once, by a
+	// goroutine of the DB. Close waits for it; ctx ends then. To read the database it uses
+	// [Guard]. Default: nobody is told.
+	Damaged func(ctx context.Context, d Damage)
+
 	// Logger gets what Badger reports. Default: discard.
 	Logger *slog.Logger
 }
@@ -167,6 +177,7 @@ func (o Options) Validate() error {
 	check(o.MemTableSize >= MinMemTableSize && o.MemTableSize <= MaxMemTableSize,
 		"MemTableSize is %d, want %d to %d", o.MemTableSize, MinMemTableSize, MaxMemTableSize)
 	check(o.Profile <= State, "Profile is %d, want Log or State", o.Profile)
+	check(o.ScrubRate >= 0, "ScrubRate is %d, want none or a positive rate", o.ScrubRate)
 	check(o.BlockCacheSize > 0, "BlockCacheSize is %d, want a positive size", o.BlockCacheSize)
 	check(o.IndexCacheSize > 0, "IndexCacheSize is %d, want a positive size", o.IndexCacheSize)
 	return errors.Join(errs...)
@@ -240,6 +251,8 @@ type DB struct {
 	lost      *lostTables
 	readers   readers
 	reclaimer *reclaimer
+	scrubber  *scrubber
+	pace      pace
 }
 
 // Open opens the database in o.Dir, or makes it.
@@ -297,6 +310,8 @@ func Open(o Options) (*DB, error) {
 	space.start(dir)
 	db.reclaimer = r
 	r.start(db)
+	db.scrubber = newScrubber(o)
+	db.scrubber.start(db)
 	return db, nil
 }
 
@@ -311,6 +326,7 @@ func (db *DB) Close() error {
 	db.room.stopWaiting()
 	err := db.broken.do(func() error {
 		db.reclaimer.stop()
+		db.scrubber.stop()
 		return nil
 	})
 	leave := !db.room.leave() || err != nil

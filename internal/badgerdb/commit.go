@@ -3,6 +3,7 @@ package badgerdb
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 )
@@ -44,7 +45,9 @@ func (db *DB) Commit(fn func(*badger.Txn) error) error {
 	if txn.Commit() == nil {
 		return nil
 	}
+	db.pace.begin(time.Now())
 	err := db.broken.commit(txn, last+1)
+	db.pace.end(time.Now())
 	if err == nil {
 		err = db.wal.afterCommit()
 	}
@@ -94,11 +97,7 @@ func (db *DB) Reserve() int64 {
 // back.
 func (db *DB) OpenSpace() int64 {
 	o := db.Opts()
-	var tables int64
-	for _, l := range db.Levels() {
-		tables += l.Size
-	}
-	return openSpace(numMemtables+1, tables, o.MemTableSize, o)
+	return openSpace(numMemtables+1, db.tableBytes(), o.MemTableSize, o)
 }
 
 // View runs fn with a read-only transaction at the newest commit.

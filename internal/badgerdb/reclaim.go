@@ -28,6 +28,7 @@ type reclaimer struct {
 	db   *DB
 	fill func(size int) error
 	log  *slog.Logger
+	told reclaims
 
 	seen   uint64 // the newest commit at the last look
 	judged uint64 // the newest commit when last judged
@@ -144,10 +145,15 @@ func (r *reclaimer) judge() error {
 	r.work.Lock()
 	defer r.work.Unlock()
 	e, err := r.estimate()
-	if err != nil || !e.worth(r.db.Opts().MemTableSize) {
-		return err
+	if err == nil && !e.worth(r.db.Opts().MemTableSize) {
+		return nil
 	}
-	return r.reclaim(e)
+	began, gained := time.Now(), int64(0)
+	if err == nil {
+		gained, err = r.reclaim(e, began)
+	}
+	r.told.note(began, gained, err)
+	return err
 }
 
 // estimate is what may be gained.
@@ -196,36 +202,36 @@ func (r *reclaimer) active() uint64 {
 }
 
 // reclaim pushes the memtable to disk, if it hides much, and merges the levels.
-// It stops when commits come, as far as it can.
-func (r *reclaimer) reclaim(e estimate) error {
+// It stops when commits come, as far as it can. It returns by how many bytes the tables
+// are smaller then.
+func (r *reclaimer) reclaim(e estimate, began time.Time) (gained int64, err error) {
 	free, err := freeSpace(r.db.wal.dir)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if need := e.total + r.db.Reserve(); free < need {
-		return fmt.Errorf("%w: %d MiB are free, merging needs %d MiB",
+		return 0, fmt.Errorf("%w: %d MiB are free, merging needs %d MiB",
 			ErrNoSpace, free>>20, need>>20)
 	}
-	began := time.Now()
 	if e.memory >= r.db.Opts().MemTableSize {
 		if err = r.flush(); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if !r.release() {
-		return errors.New("a snapshot holds what is older")
+		return 0, errors.New("a snapshot holds what is older")
 	}
 	if err = r.mergeLevels(); err != nil {
-		return err
+		return 0, err
 	}
 	after, err := r.estimate()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	r.log.Info("reclaimed disk space",
 		slog.Int64("bytes_before", e.total), slog.Int64("bytes_after", after.total),
 		slog.Duration("took", time.Since(began)))
-	return nil
+	return e.total - after.total, nil
 }
 
 // errInterrupted ends what is going on when commits come or the database is
