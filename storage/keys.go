@@ -39,6 +39,11 @@ func appendKey(b []byte, g raftyard.GroupID, k kind) []byte {
 	return append(b, byte(k))
 }
 
+// groupPrefix is what all keys of a group begin with.
+func groupPrefix(g raftyard.GroupID) []byte {
+	return binary.BigEndian.AppendUint64([]byte{prefixGroup}, uint64(g))
+}
+
 func appendLogKey(b []byte, g raftyard.GroupID, slot uint32) []byte {
 	return binary.BigEndian.AppendUint32(appendKey(b, g, kindLog), slot)
 }

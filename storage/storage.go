@@ -121,6 +121,11 @@ type Options struct {
 	// [badgerdb.DefaultMemTableSize] for what that trades.
 	MemTableSize int64
 
+	// ScrubRate is how many bytes of tables on disk are read a second, in the background, to
+	// find damage before anybody needs what is in them, see [Store.TakeRotten]. An hour after
+	// all were read it begins anew. Default: zero, which is never.
+	ScrubRate int64
+
 	// Logger gets what the store and Badger report. Default: discard.
 	Logger *slog.Logger
 }
@@ -147,6 +152,7 @@ func (o Options) Validate() error {
 	check(o.Cluster != uuid.Nil, "Cluster must not be zero")
 	check(o.Node != 0, "Node must not be zero")
 	check(o.CacheBytes > 0, "CacheBytes is %d, want a positive size", o.CacheBytes)
+	check(o.ScrubRate >= 0, "ScrubRate is %d, want none or a positive rate", o.ScrubRate)
 	check(o.MemTableSize >= badgerdb.MinMemTableSize && o.MemTableSize <= badgerdb.MaxMemTableSize,
 		"MemTableSize is %d, want %d to %d",
 		o.MemTableSize, badgerdb.MinMemTableSize, badgerdb.MaxMemTableSize)

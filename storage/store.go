@@ -45,6 +45,7 @@ type Store struct {
 	mu       sync.RWMutex
 	replicas map[groupID]*replica // entries are removed by Forget only
 	err      error                // first failure, or ErrClosed
+	rotten   []Rotten             // what TakeRotten is to return: each replica once
 }
 
 // Open opens the store in o.Dir, or makes it if the directory holds none. It
@@ -107,6 +108,8 @@ func (s *Store) open() error {
 		Profile:      badgerdb.Log,
 		Logger:       s.opts.Logger,
 		Fill:         s.fill,
+		ScrubRate:    s.opts.ScrubRate,
+		Damaged:      s.tableDamaged,
 	})
 	switch {
 	case errors.Is(err, badgerdb.ErrDamaged):
