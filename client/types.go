@@ -150,6 +150,8 @@ type Node struct {
 	DiskSpeed    string `json:"disk_speed,omitempty"`
 	SyncMicros   int64  `json:"sync_us,omitempty"`
 	SyncedMillis int64  `json:"synced_ms,omitempty"`
+	// Databases are its two databases, with what it has done about their files.
+	Databases []Database `json:"databases,omitempty"`
 
 	Version   string `json:"version,omitempty"`
 	Boot      uint64 `json:"boot,omitempty"`
@@ -162,6 +164,25 @@ type Node struct {
 	Store string `json:"store,omitempty"`
 	// Problem is why it is not as it should be, for people; empty: it is.
 	Problem string `json:"problem,omitempty"`
+}
+
+// Database is one of a node's two databases, with what the node has done about its files since
+// it was started.
+type Database struct {
+	Name       string `json:"name"` // log or state
+	TableBytes int64  `json:"table_bytes"`
+	// Reclaims is how often disk space was returned, ReclaimsFailed how often that failed, and
+	// ReclaimedBytes how much it was; Reclaimed is when it was last done.
+	Reclaims       uint64    `json:"reclaims"`
+	ReclaimsFailed uint64    `json:"reclaims_failed"`
+	ReclaimedBytes uint64    `json:"reclaimed_bytes"`
+	Reclaimed      time.Time `json:"reclaimed,omitzero"`
+	// Scrubs is how often all tables were read and compared with their checksums, and
+	// Scrubbed when that was last done.
+	Scrubs   uint64    `json:"scrubs"`
+	Scrubbed time.Time `json:"scrubbed,omitzero"`
+	// Damaged are the tables in use that are damaged, and what is wrong with them.
+	Damaged []string `json:"damaged,omitempty"`
 }
 
 // NodeSpec says where a node is reached.

@@ -108,6 +108,15 @@ type Snapshot interface {
 	io.Closer
 }
 
+// Checked is implemented by a state machine that looks after what it has stored, also when
+// nobody reads it.
+type Checked interface {
+	// Damage returns why what is stored cannot be trusted any more, or nil. It is called about
+	// once a second, beside everything else, and must be quick. The state machine then stands
+	// still, until its replica has taken over the state of another member.
+	Damage() error
+}
+
 // Durable is implemented by a state machine that keeps its own state on disk,
 // together with the index that the state is at, in one atomic step. Restart begins
 // after what it already has, and the log is cut only below it.

@@ -52,6 +52,11 @@ type StoreOptions struct {
 	// disk. Default: 256.
 	MaxSnapshots int
 
+	// ScrubRate is how many bytes of tables on disk are read a second, in the background, to
+	// find damage before anybody needs what is in them, see [Machine.Damage]. An hour after
+	// all were read it begins anew. Default: zero, which is never.
+	ScrubRate int64
+
 	// Logger gets what the store has to say. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -82,6 +87,7 @@ func (o StoreOptions) Validate() error {
 		"MemTableSize is %d, want at least %d", o.MemTableSize, defaultMemTableSize)
 	check(o.BlockCacheBytes > 0, "BlockCacheBytes is %d, want a positive size", o.BlockCacheBytes)
 	check(o.IndexCacheBytes > 0, "IndexCacheBytes is %d, want a positive size", o.IndexCacheBytes)
+	check(o.ScrubRate >= 0, "ScrubRate is %d, want none or a positive rate", o.ScrubRate)
 	check(o.MaxSnapshots > 0, "MaxSnapshots is %d, want a positive number", o.MaxSnapshots)
 	return errors.Join(errs...)
 }
@@ -103,7 +109,7 @@ type Store struct {
 	writeSetCount int64 // or so many records
 
 	mu   sync.Mutex
-	open map[Replica]struct{} // machines that are open
+	open map[Replica]*Machine // machines that are open; nil: one that is being opened
 
 	closeOnce sync.Once
 	closeErr  error
@@ -124,12 +130,19 @@ func OpenStore(o StoreOptions) (*Store, error) {
 	if err := (vfs.OS{}).MkdirAll(o.Dir); err != nil {
 		return nil, fmt.Errorf("kv: open: make directory: %w", err)
 	}
+	s := &Store{
+		log:          o.Logger,
+		maxSnapshots: o.MaxSnapshots,
+		open:         make(map[Replica]*Machine),
+	}
 	db, err := badgerdb.Open(badgerdb.Options{
 		Dir:            o.Dir,
 		MemTableSize:   o.MemTableSize,
 		Profile:        badgerdb.State,
 		BlockCacheSize: o.BlockCacheBytes,
 		IndexCacheSize: o.IndexCacheBytes,
+		ScrubRate:      o.ScrubRate,
+		Damaged:        s.tableDamaged,
 		Logger:         o.Logger,
 	})
 	switch {
@@ -142,12 +155,7 @@ func OpenStore(o StoreOptions) (*Store, error) {
 	case err != nil:
 		return nil, fmt.Errorf("kv: open: %w", err)
 	}
-	s := &Store{
-		log:          o.Logger,
-		db:           db,
-		maxSnapshots: o.MaxSnapshots,
-		open:         make(map[Replica]struct{}),
-	}
+	s.db = db
 	if err := s.start(); err != nil {
 		if errors.Is(err, ErrDamaged) {
 			err = fmt.Errorf("%w: %w", ErrStoreDamaged, err)
@@ -223,7 +231,11 @@ func (s *Store) Open(r Replica) (*Machine, error) {
 		s.unregister(r)
 		return nil, fmt.Errorf("kv: open %v: %w", r, err)
 	}
-	return newMachine(s, r, state), nil
+	m := newMachine(s, r, state)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[r] = m
+	return m, nil
 }
 
 // Replicas returns the replicas of which s holds a state, in the order of their
@@ -265,7 +277,7 @@ func (s *Store) register(r Replica) bool {
 	if _, ok := s.open[r]; ok {
 		return false
 	}
-	s.open[r] = struct{}{}
+	s.open[r] = nil
 	return true
 }
 

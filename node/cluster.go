@@ -28,6 +28,8 @@ type nodeReport struct {
 	// Kinds are those of which the node has a state machine, in order.
 	Kinds   []string `json:"kinds"`
 	LogOnly int      `json:"log_only,omitempty"` // replicas without one
+
+	Databases []DatabaseStatus `json:"databases,omitempty"`
 }
 
 func (n *Node) report() nodeReport {
@@ -40,6 +42,7 @@ func (n *Node) report() nodeReport {
 	rep.Replicas, rep.Leaders = n.countReplicas()
 	rep.DiskFree = n.disk.free.Load()
 	rep.Movable, rep.LogOnly = n.countMovable(), n.countLogOnly()
+	rep.Databases = n.databases()
 	return rep
 }
 
@@ -139,9 +142,8 @@ func (st *NodeStatus) fill(rep *nodeReport) {
 			time.Duration(st.SyncedMillis)*time.Millisecond)
 	}
 	st.Version, st.Boot = rep.Version, rep.Boot
-	if st.Problem == "" && st.State != registry.NodeActive.String() {
-		st.Problem = rep.drainProblem()
-	}
+	st.Databases = rep.Databases
+	st.Problem = rep.problem(st.Problem, st.State == registry.NodeActive.String())
 }
 
 // NodeStatus returns one node of the cluster, or what is left of one that was removed.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/storage"
 	"github.com/raftyard/raftyard/transport"
 )
 
@@ -154,6 +155,16 @@ type Config struct {
 	// MemTableSize sizes the write buffers of the log store. Default: the store's.
 	MemTableSize int64
 
+	// ScrubRate is how many bytes of the log store's tables are read a second, in the
+	// background, and compared with their checksums, so that damage is found while others have
+	// what it concerns. An hour after all were read it begins anew. A slow or full disk is left
+	// alone. Default: 4 MiB. Negative: never.
+	ScrubRate int64
+
+	// StateUpkeep tells what is done about the files of the database that the state machines
+	// share, such as Upkeep of a Store of package kv, for metrics and status. Default: nothing is told.
+	StateUpkeep func() storage.Upkeep
+
 	// SlowSync is how long a sync of the disk takes that is slow. A node whose syncs are
 	// as slow on average, and much slower than those of the others, gives its leaderships
 	// away, one such node at a time. Default: 1s.
@@ -205,6 +216,7 @@ func (c Config) withDefaults() Config {
 	c.SnapshotReceives = cmp.Or(c.SnapshotReceives, 4)
 	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
 	c.LogBytes = cmp.Or(c.LogBytes, 64<<20)
+	c.ScrubRate = cmp.Or(c.ScrubRate, defaultScrubRate)
 	c.SlowSync = cmp.Or(c.SlowSync, defaultSlowSync)
 	c.StuckSync = cmp.Or(c.StuckSync, max(defaultStuckSync, c.SlowSync))
 	c.FailSync = cmp.Or(c.FailSync, max(defaultFailSync, 2*c.StuckSync))

@@ -97,6 +97,8 @@ type Metrics struct {
 	NodesLive int
 
 	Store     storage.Stats
+	// LogUpkeep and StateUpkeep are what is done about the files of both databases.
+	LogUpkeep, StateUpkeep storage.Upkeep
 	Transport transport.Stats
 	Peers     []transport.PeerStatus
 }
@@ -123,6 +125,7 @@ func (n *Node) Metrics() Metrics {
 		Peers:              n.transport.Peers(),
 	}
 	m.ApplyBacklogBytes, m.UnsavedBytes = n.appliers.backlog.Load(), n.unsaved.Load()
+	m.LogUpkeep, m.StateUpkeep = n.upkeep()
 	n.diskMetrics(&m)
 	m.Asleep, m.NodesLive = int(c.asleep.Load()), n.liveness.load().count()
 	m.Wakes = make(map[string]uint64, numWakeReasons)

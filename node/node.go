@@ -148,6 +148,7 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	store, err := openStore(storage.Options{
 		Dir: n.cfg.Dir, Cluster: n.cluster, Node: n.cfg.ID,
 		CacheBytes: n.cfg.CacheBytes, MemTableSize: n.cfg.MemTableSize, Logger: n.logger,
+		ScrubRate: n.cfg.scrubRate(),
 	}, in)
 	if err != nil {
 		return fmt.Errorf("node: %w", err)
@@ -228,7 +229,9 @@ func (n *Node) work(simulated bool) {
 	}
 	if simulated {
 		n.beside("store", n.keepStore)
+		return // its databases have no files
 	}
+	n.beside("rot", n.watchRot)
 }
 
 // checkLimits makes sure that whatever one step of a replica may hold fits into

@@ -187,6 +187,8 @@ type NodeStatus struct {
 	DiskSpeed    string `json:"disk_speed,omitempty"`
 	SyncMicros   int64  `json:"sync_us,omitempty"`
 	SyncedMillis int64  `json:"synced_ms,omitempty"`
+	// Databases are the node's two databases, with what it has done about their files.
+	Databases []DatabaseStatus `json:"databases,omitempty"`
 
 	Version   string `json:"version,omitempty"`
 	Boot      uint64 `json:"boot,omitempty"`

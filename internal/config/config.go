@@ -83,6 +83,9 @@ type Disk struct {
 	SlowSync  time.Duration // leaderships move away
 	StuckSync time.Duration // leaderships are resigned
 	FailSync  time.Duration // the node ends
+
+	// ScrubRate is how many bytes a second of each database are read to find damage; 0: none.
+	ScrubRate int
 }
 
 // Raft holds raft's clock. The length of an election timeout is Tick times
@@ -113,6 +116,7 @@ const (
 	maxTick          = 10 * time.Second
 	minElectionTicks = 3
 	maxTicks         = 1000
+	maxScrubRate     = 1 << 30
 	// minTickRatio is how many heartbeats an election timeout must hold: with
 	// fewer, one lost heartbeat deposes a healthy leader.
 	minTickRatio = 3

@@ -130,7 +130,10 @@ func TestLoadMergesLayers(t *testing.T) {
 		Raft: Raft{
 			Tick: 50 * time.Millisecond, ElectionTicks: 20, HeartbeatTicks: 4, SleepTicks: 30,
 		},
-		Disk: Disk{SlowSync: time.Second, StuckSync: 10 * time.Second, FailSync: 20 * time.Second},
+		Disk: Disk{
+			SlowSync: time.Second, StuckSync: 10 * time.Second, FailSync: 20 * time.Second,
+			ScrubRate: 4 << 20,
+		},
 		Log:  Log{Level: "info", Format: "text"},
 	}
 	if diff := cmp.Diff(want, loaded.Config); diff != "" {

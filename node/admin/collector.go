@@ -1,9 +1,12 @@
 package admin
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/raftyard/raftyard/node"
+	"github.com/raftyard/raftyard/storage"
 	"github.com/raftyard/raftyard/transport"
 )
 
@@ -86,6 +89,7 @@ func newNodeCollector(read func() node.Metrics) *nodeCollector {
 	n.replicaFigures()
 	n.workFigures()
 	n.storeFigures()
+	n.upkeepFigures()
 	n.transportFigures()
 	return n
 }
@@ -235,6 +239,62 @@ func (n *nodeCollector) storeFigures() {
 		func(m *node.Metrics) float64 { return float64(m.Store.Damaged) })
 	n.gauge("store_tombstones", "Destroyed replicas that are remembered.",
 		func(m *node.Metrics) float64 { return float64(m.Store.Tombstones) })
+}
+
+// upkeepFigures are what is done about the files of both databases.
+func (n *nodeCollector) upkeepFigures() {
+	counter, gauge := prometheus.CounterValue, prometheus.GaugeValue
+	n.ofDatabases(counter, "reclaims_total", "Merges of all tables that have returned disk space.",
+		func(u *storage.Upkeep) float64 { return float64(u.Reclaims) })
+	n.ofDatabases(counter, "reclaims_ended_total",
+		"Merges of all tables that were given up because there was work.",
+		func(u *storage.Upkeep) float64 { return float64(u.ReclaimsEnded) })
+	n.ofDatabases(counter, "reclaims_failed_total", "Merges of all tables that have failed.",
+		func(u *storage.Upkeep) float64 { return float64(u.ReclaimsFailed) })
+	n.ofDatabases(counter, "reclaimed_bytes_total",
+		"Bytes by which tables have become smaller in such merges.",
+		func(u *storage.Upkeep) float64 { return float64(u.ReclaimedBytes) })
+	n.ofDatabases(gauge, "reclaimed_timestamp_seconds",
+		"When the last such merge was done, as a Unix time; 0: none was.",
+		func(u *storage.Upkeep) float64 { return unix(u.Reclaimed) })
+	n.ofDatabases(gauge, "reclaim_seconds", "How long the last such merge has taken.",
+		func(u *storage.Upkeep) float64 { return u.ReclaimTook.Seconds() })
+	n.ofDatabases(counter, "scrubs_total",
+		"How often all tables were read and compared with their checksums.",
+		func(u *storage.Upkeep) float64 { return float64(u.Scrubs) })
+	n.ofDatabases(counter, "scrubs_failed_total", "How often that could not be done to the end.",
+		func(u *storage.Upkeep) float64 { return float64(u.ScrubsFailed) })
+	n.ofDatabases(counter, "scrubbed_bytes_total", "Bytes of tables that were read for that.",
+		func(u *storage.Upkeep) float64 { return float64(u.ScrubbedBytes) })
+	n.ofDatabases(gauge, "scrubbed_timestamp_seconds",
+		"When that was last done to the end, as a Unix time; 0: never.",
+		func(u *storage.Upkeep) float64 { return unix(u.Scrubbed) })
+	n.ofDatabases(gauge, "damaged_tables", "Tables in use that are damaged.",
+		func(u *storage.Upkeep) float64 { return float64(len(u.Damaged)) })
+}
+
+// ofDatabases adds a series for each of the databases.
+func (n *nodeCollector) ofDatabases(
+	kind prometheus.ValueType, name, help string, of func(u *storage.Upkeep) float64,
+) {
+	desc := describeMetric(name, help, "database")
+	n.figures = append(n.figures,
+		figure{
+			desc: desc, kind: kind, label: []string{"log"},
+			of: func(m *node.Metrics) float64 { return of(&m.LogUpkeep) },
+		},
+		figure{
+			desc: desc, kind: kind, label: []string{"state"},
+			of: func(m *node.Metrics) float64 { return of(&m.StateUpkeep) },
+		})
+}
+
+// unix is a moment as metrics have it.
+func unix(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.Unix())
 }
 
 func (n *nodeCollector) transportFigures() {

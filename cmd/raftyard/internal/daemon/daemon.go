@@ -125,6 +125,8 @@ func (d *Daemon) open(ctx context.Context) error {
 	d.state = &stateStore{options: kv.StoreOptions{
 		Dir:    filepath.Join(cfg.Node.DataDir, "state"),
 		Logger: d.logger.With(slog.String("part", "state")),
+
+		ScrubRate: int64(cfg.Disk.ScrubRate),
 	}}
 	n, err := node.Open(ctx, d.nodeConfig())
 	if errors.Is(err, storage.ErrLocked) {
@@ -189,6 +191,14 @@ func sleepTicks(set int) int {
 	return set
 }
 
+// scrubRate is the setting as a node takes it, for which zero is the default.
+func scrubRate(set int) int64 {
+	if set == 0 {
+		return -1
+	}
+	return int64(set)
+}
+
 func (d *Daemon) nodeConfig() node.Config {
 	cfg := &d.opts.Config
 	nc := node.Config{
@@ -202,6 +212,8 @@ func (d *Daemon) nodeConfig() node.Config {
 		ElectionTicks:  cfg.Raft.ElectionTicks,
 		HeartbeatTicks: cfg.Raft.HeartbeatTicks,
 		SleepTicks:     sleepTicks(cfg.Raft.SleepTicks),
+		ScrubRate:      scrubRate(cfg.Disk.ScrubRate),
+		StateUpkeep:    d.state.upkeep,
 		SlowSync:       cfg.Disk.SlowSync,
 		StuckSync:      cfg.Disk.StuckSync,
 		FailSync:       cfg.Disk.FailSync,

@@ -81,3 +81,15 @@ func (s *stateStore) close() error {
 	s.closed = true
 	return s.store.Close()
 }
+
+// upkeep tells what the store has done about its files; nothing while it is being opened.
+func (s *stateStore) upkeep() kv.Upkeep {
+	if !s.mu.TryLock() {
+		return kv.Upkeep{}
+	}
+	defer s.mu.Unlock()
+	if s.closed || s.store == nil {
+		return kv.Upkeep{}
+	}
+	return s.store.Upkeep()
+}
