@@ -162,7 +162,8 @@ type Config struct {
 	ScrubRate int64
 
 	// StateUpkeep tells what is done about the files of the database that the state machines
-	// share, such as Upkeep of a Store of package kv, for metrics and status. Default: nothing is told.
+	// share, such as Upkeep of a Store of package kv, for metrics and status. Default: nothing
+	// is told.
 	StateUpkeep func() storage.Upkeep
 
 	// SlowSync is how long a sync of the disk takes that is slow. A node whose syncs are

@@ -96,11 +96,11 @@ type Metrics struct {
 	Wakes     map[string]uint64
 	NodesLive int
 
-	Store     storage.Stats
+	Store storage.Stats
 	// LogUpkeep and StateUpkeep are what is done about the files of both databases.
 	LogUpkeep, StateUpkeep storage.Upkeep
-	Transport transport.Stats
-	Peers     []transport.PeerStatus
+	Transport              transport.Stats
+	Peers                  []transport.PeerStatus
 }
 
 // Metrics returns the node's figures. It is cheap enough to be called often.

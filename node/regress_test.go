@@ -79,6 +79,7 @@ type hooks struct {
 	failDestroy    atomic.Int32
 	full           [16]atomic.Bool // by node id: its disk is
 	held           [16]atomic.Bool // by node id: its log waits for space
+	rots           [16]atomic.Bool // by node id: what one of its state machines has stored
 }
 
 // holdWord makes the state machine on a node stop before it applies a word. It

@@ -108,22 +108,19 @@ type DatabaseStatus struct {
 // simulated has no tables.
 func (n *Node) databases() (all []DatabaseStatus) {
 	logs, states := n.upkeep()
-	for _, db := range []struct {
-		name string
-		of   storage.Upkeep
-	}{{"log", logs}, {"state", states}} {
-		u := &db.of
+	for i, u := range []*storage.Upkeep{&logs, &states} {
 		if u.TableBytes == 0 {
 			continue
 		}
+		name := [...]string{"log", "state"}[i]
 		st := DatabaseStatus{
-			Name: db.name, TableBytes: u.TableBytes,
+			Name: name, TableBytes: u.TableBytes,
 			Reclaims: u.Reclaims, ReclaimsFailed: u.ReclaimsFailed,
 			ReclaimedBytes: u.ReclaimedBytes, Reclaimed: u.Reclaimed.UTC(),
 			Scrubs: u.Scrubs, Scrubbed: u.Scrubbed.UTC(),
 		}
 		for _, f := range u.Damaged {
-			st.Damaged = append(st.Damaged, db.name+"/"+f.File+" "+f.What)
+			st.Damaged = append(st.Damaged, name+"/"+f.File+" "+f.What)
 		}
 		all = append(all, st)
 	}

@@ -43,6 +43,14 @@ func (b *brittle) Apply(batch []group.Command) ([]group.Result, error) {
 	return b.kept.Apply(batch)
 }
 
+// Damage implements [group.Checked].
+func (b *brittle) Damage() error {
+	if b.c.rots[b.env.Node].CompareAndSwap(true, false) {
+		return errors.New("it has rotted")
+	}
+	return nil
+}
+
 // breakWord makes the state machines on some nodes panic at a word, until mend.
 func (c *cluster) breakWord(word string, on ...raftyard.NodeID) {
 	hook := func(env group.Env, w string) {

@@ -131,16 +131,14 @@ func (l *Log) rereadRecords() error {
 		key := appendKey(nil, l.group, k)
 		err := badgerdb.Guard(func() error {
 			record, err := at.Get(key)
-			switch {
-			case errors.Is(err, kv.ErrNotFound) && k != kindReplica: // not every replica has one
-				err = nil
-			case err == nil && (len(record) < crcSize ||
-				binary.LittleEndian.Uint32(record) != recordSum(key, record)):
+			if err == nil && (len(record) < crcSize ||
+				binary.LittleEndian.Uint32(record) != recordSum(key, record)) {
 				err = errors.New("its checksum is wrong")
 			}
 			return err
 		})
-		if err != nil {
+		// Not every replica has each of them.
+		if err != nil && (k == kindReplica || !errors.Is(err, kv.ErrNotFound)) {
 			return fmt.Errorf("record %c: %w", k, err)
 		}
 	}

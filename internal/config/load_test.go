@@ -134,7 +134,7 @@ func TestLoadMergesLayers(t *testing.T) {
 			SlowSync: time.Second, StuckSync: 10 * time.Second, FailSync: 20 * time.Second,
 			ScrubRate: 4 << 20,
 		},
-		Log:  Log{Level: "info", Format: "text"},
+		Log: Log{Level: "info", Format: "text"},
 	}
 	if diff := cmp.Diff(want, loaded.Config); diff != "" {
 		t.Errorf("merged configuration (-want +got):\n%s", diff)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -47,7 +48,7 @@ func (a *app) nodeCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.show(nodeView(n))
+				return a.show(nodeDetails(n))
 			})
 		},
 	}
@@ -95,6 +96,40 @@ func nodeView(n *client.Node) view {
 	v.data = n
 	return v
 }
+
+// nodeDetails shows one node as a row, and below it what is done about its files.
+func nodeDetails(n *client.Node) view {
+	v := nodeView(n)
+	v.text, v.header = table(v.header, v.rows), nil
+	for i := range n.Databases {
+		if i == 0 {
+			v.text += "\n"
+		}
+		v.text += upkeep(&n.Databases[i])
+	}
+	return v
+}
+
+// upkeep says what a node has done about the files of a database.
+func upkeep(db *client.Database) string {
+	text := fmt.Sprintf("%s: %s in tables", db.Name, size(db.TableBytes))
+	if db.Reclaims > 0 {
+		text += fmt.Sprintf("; %s given back, the last time at %s",
+			size(int64(db.ReclaimedBytes)), moment(db.Reclaimed))
+	}
+	if db.ReclaimsFailed > 0 {
+		text += fmt.Sprintf("; that failed %d times", db.ReclaimsFailed)
+	}
+	if db.Scrubs > 0 {
+		text += "; all read and compared at " + moment(db.Scrubbed)
+	}
+	if len(db.Damaged) > 0 {
+		text += "; damaged: " + strings.Join(db.Damaged, ", ")
+	}
+	return text + "\n"
+}
+
+func moment(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") }
 
 // disk returns how a node's disk is.
 func disk(n *client.Node) string {
@@ -168,7 +203,7 @@ func statusView(s *client.Status) view {
 		}
 	}
 	text := fmt.Sprintf("cluster %s, node %s (%s), version %s, started %s\n\n",
-		s.Cluster, s.Node, ready, dash(s.Version), s.Started.Format("2006-01-02 15:04:05 MST"))
+		s.Cluster, s.Node, ready, dash(s.Version), moment(s.Started))
 	nodes := nodesView(s.Nodes)
 	text += table(nodes.header, nodes.rows)
 	text += fmt.Sprintf("\n%s, %d with a problem; this node has %s and leads %d\n",
