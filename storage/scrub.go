@@ -104,7 +104,8 @@ func (l *Log) reread(ctx context.Context) error {
 	for at := uint64(0); ctx.Err() == nil; {
 		l.mu.RLock()
 		at = max(at, l.terms.start().index+1)
-		if l.gone != nil || at > l.last {
+		over := l.gone != nil || at > l.last
+		if over {
 			l.mu.RUnlock()
 			return nil
 		}

@@ -85,7 +85,9 @@ func writePast(o storage.Options, past, dead int) (err error) {
 	}
 	batch := s.NewBatch()
 	for g := range raftyard.GroupID(startGroups) {
-		batch.Create(startReplica(g+1), storage.Update{HardState: &raftpb.HardState{Term: new(uint64(1))}})
+		batch.Create(startReplica(g+1), storage.Update{
+			HardState: &raftpb.HardState{Term: new(uint64(1))},
+		})
 	}
 	if err := batch.Commit(); err != nil {
 		return err
