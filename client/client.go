@@ -45,8 +45,8 @@ type Client struct {
 	last  atomic.Int64 // index of the address that answered last
 }
 
-// grace is how much longer than the node a client waits: the node's own answer
-// to a deadline says more than the client could.
+// grace is how much longer than the node a client waits, if it has a good deal more time
+// than that: the node's own answer to a deadline says more than the client could.
 const grace = 500 * time.Millisecond
 
 // New returns a client. It does not connect.
@@ -132,6 +132,8 @@ func (c *Client) call(ctx context.Context, req request) (*answer, error) {
 		ctx, cancel = context.WithTimeout(ctx, c.cfg.Timeout+req.wait)
 		defer cancel()
 	}
+	deadline, _ := ctx.Deadline()
+	req.grace = max(min(grace, time.Until(deadline)/4), 0)
 	failed := make([]error, len(c.bases))
 	for at, attempt := c.first(), 0; ; at, attempt = (at+1)%len(c.bases), attempt+1 {
 		rep, err := c.attempt(ctx, c.bases[at], req, share(ctx, failed))
@@ -146,7 +148,7 @@ func (c *Client) call(ctx context.Context, req request) (*answer, error) {
 			if !retry {
 				c.last.Store(int64(at))
 			}
-			if !retry || !pause(ctx, wait, attempt) {
+			if !retry || !pause(ctx, wait, attempt, 2*req.grace) {
 				return nil, p
 			}
 			clear(failed)
@@ -193,12 +195,13 @@ func (c *Client) nobody(failed []error) error {
 	return e
 }
 
-// pause waits before the next attempt, longer each time, and reports whether
-// there is time for one.
-func pause(ctx context.Context, wait time.Duration, attempt int) bool {
+// pause waits before the next attempt, longer each time, and reports whether there is
+// time for one: least, for the node and for its answer to come through. With less, what a
+// node has said for certain would be given away for an answer that may come too late.
+func pause(ctx context.Context, wait time.Duration, attempt int, least time.Duration) bool {
 	const longest = 2 * time.Second
 	wait = min(wait<<min(attempt, 4), max(wait, longest))
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait+least {
 		return false
 	}
 	timer := time.NewTimer(wait)

@@ -139,13 +139,15 @@ func TestTimesOfTheNode(t *testing.T) {
 	const ms = time.Millisecond
 	for _, tt := range []struct{ left, wait, wantTimeout, wantWait time.Duration }{
 		{4 * time.Second, 0, 3500 * ms, 0},
-		{10 * ms, 0, 250 * ms, 0},
+		{600 * ms, 0, 300 * ms, 0},
+		{10 * ms, 0, 5 * ms, 0},
+		{-10 * ms, 0, ms, 0},
 		{20 * time.Second, 10 * time.Second, 9500 * ms, 10 * time.Second},
 		{10 * time.Second, 10 * time.Second, time.Second, 8500 * ms},
 		{time.Second, time.Minute, 250 * ms, 250 * ms},
 		{time.Hour, time.Hour, 5 * time.Minute, 5 * time.Minute},
 	} {
-		r := request{wait: tt.wait}
+		r := request{wait: tt.wait, grace: grace}
 		timeout, wait := r.times(tt.left)
 		if timeout != tt.wantTimeout || wait != tt.wantWait {
 			t.Errorf("%v left, wait %v: timeout %v, wait %v, want %v and %v",

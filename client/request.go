@@ -28,6 +28,7 @@ type request struct {
 	header http.Header
 	body   []byte
 	wait   time.Duration // what the node shall wait beside its timeout
+	grace  time.Duration // how much longer the call waits for the node's answer
 }
 
 // changes reports whether the request may change something.
@@ -128,7 +129,7 @@ func (c *Client) attempt(
 // times divides the time that is left into what the node gets for the request and
 // what it waits afterwards, so that its own answer comes before the end.
 func (r *request) times(left time.Duration) (timeout, wait time.Duration) {
-	left = max(left-grace, grace/2)
+	left = max(left-min(r.grace, left/2), time.Millisecond)
 	wait = min(r.wait, maxNodeTimeout)
 	timeout = max(left-wait, min(left/2, time.Second))
 	return min(timeout, maxNodeTimeout), min(wait, left-timeout)
