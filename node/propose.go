@@ -105,6 +105,20 @@ func (n *Node) proposeAnywhere(
 func (n *Node) proposeLocal(
 	ctx context.Context, at address, p group.Proposal,
 ) (group.Result, error) {
+	return n.proposeWithin(ctx, 0, at, p)
+}
+
+// proposeAsked is proposeLocal for another node.
+func (n *Node) proposeAsked(
+	ctx context.Context, at address, p group.Proposal,
+) (group.Result, error) {
+	return n.proposeWithin(ctx, n.answerWithin(ctx), at, p)
+}
+
+// proposeWithin is proposeLocal for so long at most, unless that is zero.
+func (n *Node) proposeWithin(
+	ctx context.Context, limit time.Duration, at address, p group.Proposal,
+) (group.Result, error) {
 	r, err := n.servingAt(at)
 	if err != nil {
 		return group.Result{}, err
@@ -113,7 +127,7 @@ func (n *Node) proposeLocal(
 	if err := c.propose(p); err != nil {
 		return group.Result{}, err
 	}
-	return c.wait(ctx)
+	return c.waitFor(ctx, limit)
 }
 
 // propose queues the command of which the call is.

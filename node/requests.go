@@ -84,7 +84,7 @@ func (n *Node) serve(
 	}
 	switch kind {
 	case askPropose:
-		return n.servePropose(ctx, r, n.proposeLocal)
+		return n.servePropose(ctx, r, n.proposeAsked)
 	case askQuery:
 		return n.serveQuery(ctx, r)
 	case askTransfer:
@@ -102,7 +102,7 @@ func (n *Node) serve(
 	case askAppend:
 		return n.serveAppend(ctx, r)
 	case askThrough:
-		return n.servePropose(ctx, r, n.proposeHere)
+		return n.servePropose(ctx, r, n.proposeHereAsked)
 	case askState:
 		return n.serveState(ctx, r)
 	case askNode:
@@ -127,6 +127,21 @@ func (n *Node) serve(
 	default:
 		return n.serveMend(ctx, kind, r)
 	}
+}
+
+// answerTime is how much earlier than asked a node ends what may change something: whoever
+// asks then hears what is certain about it, and need not take the outcome for unknown.
+const answerTime = 200 * time.Millisecond
+
+// answerWithin is how long a request of another node may take, zero if it has no end: it
+// leaves the answer a quarter of the time, and no more than [answerTime].
+func (n *Node) answerWithin(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	left := deadline.Sub(n.world.now())
+	return max(left-min(left/4, answerTime), 1)
 }
 
 func (n *Node) serveSnapshot(ctx context.Context, r *wire.Reader) ([]byte, error) {

@@ -153,7 +153,7 @@ func (n *Node) skipLocal(
 	if !posted {
 		return ErrClosed
 	}
-	_, err = c.wait(ctx)
+	_, err = c.waitFor(ctx, n.answerWithin(ctx))
 	return err
 }
 

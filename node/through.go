@@ -124,6 +124,18 @@ func (n *Node) proposeHere(
 	}
 }
 
+// proposeHereAsked is proposeHere for another node.
+func (n *Node) proposeHereAsked(
+	ctx context.Context, at address, p group.Proposal,
+) (group.Result, error) {
+	if limit := n.answerWithin(ctx); limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = n.world.withTimeout(ctx, limit)
+		defer cancel()
+	}
+	return n.proposeHere(ctx, at, p)
+}
+
 // proposeThrough has the leader append a command and waits for it here.
 func (n *Node) proposeThrough(
 	ctx context.Context, r *replica, leader raftyard.NodeID, p group.Proposal,
@@ -201,7 +213,7 @@ func (n *Node) serveAppend(ctx context.Context, b *wire.Reader) ([]byte, error) 
 	if err = c.propose(p); err != nil {
 		return nil, err
 	}
-	res, err := c.wait(ctx)
+	res, err := c.waitFor(ctx, n.answerWithin(ctx))
 	if err != nil {
 		return nil, err
 	}
