@@ -111,7 +111,8 @@ func (n *Node) nodeStatuses(
 		p := peers[rec.ID]
 		st.RTTMicros = p.RTT.Microseconds()
 		st.Live = p.Up && !n.foreignStore(rec.ID, raftyard.StoreID(p.Identity.Store))
-		st.Problem = cmp.Or(n.newcomers.problem(rec.ID), st.Problem)
+		current := n.directory(rec.ID).Current
+		st.Problem = cmp.Or(n.newcomers.problem(rec.ID, current, n.world.now()), st.Problem)
 		if p.LastError != nil && !p.Up {
 			st.LastError = p.LastError.Error()
 		}
@@ -198,9 +199,9 @@ func (n *Node) Status(ctx context.Context) Status {
 	return st
 }
 
-// Ready reports whether the node has come up: its replicas are open, it has
-// read the registry, and is not closing. Later troubles of single groups do not
-// make it unready; [Node.Groups] shows those.
+// Ready reports whether the node has come up, and takes part in the cluster: its replicas
+// are open, it has read the registry, it is not refused by all the others, and is not
+// closing. Later troubles of single groups do not make it unready; [Node.Groups] shows those.
 func (n *Node) Ready() (bool, []Check) {
 	checks := []Check{
 		{Name: "store", OK: n.Err() == nil},
@@ -211,18 +212,25 @@ func (n *Node) Ready() (bool, []Check) {
 	if err := n.Err(); err != nil {
 		checks[0].Detail = err.Error()
 	}
-	if !checks[2].OK {
-		checks[2].Detail = "the system group has not answered yet; " +
-			"it needs a majority of its voters"
-		if err := n.standing(); err != nil {
-			checks[2].Detail = err.Error()
-		}
-		if err := n.localFault(raftyard.SystemGroup); err != nil {
-			checks[2].Detail = "the replica of the system group is stopped: " + err.Error()
-		}
-	}
+	n.checkRegistry(&checks[2])
 	ready := !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK })
 	return ready, checks
+}
+
+// checkRegistry says what is wrong with this node's registry. One with which nobody talks any
+// more, because another process has taken its place, has it as it was then.
+func (n *Node) checkRegistry(c *Check) {
+	why := n.standing()
+	if c.OK && why == nil {
+		return
+	}
+	c.OK, c.Detail = false, "the system group has not answered yet; it needs a majority of its voters"
+	if why != nil {
+		c.Detail = why.Error()
+	}
+	if err := n.localFault(raftyard.SystemGroup); err != nil {
+		c.Detail = "the replica of the system group is stopped: " + err.Error()
+	}
 }
 
 // Live returns an error when the process cannot work any more and should be

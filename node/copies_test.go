@@ -60,12 +60,11 @@ func TestOlderCopyIsRefusedHoweverOftenItIsStarted(t *testing.T) {
 	c.close(1)
 	c.putBack(3, image)
 	c.open(2, nil)
-	codes := []transport.RefusalCode{transport.RefusedStale, transport.RefusedClone}
 	for boot := uint64(2); boot <= 5; boot++ {
 		c.open(3, nil)
 		c.eventually("it has come", func() bool {
 			ref, ok := errors.AsType[*transport.RefusalError](peerOf(c.nodes[3], 2).LastError)
-			refused := ok && slices.Contains(codes, ref.Code)
+			refused := ok && ref.Code == transport.RefusedStale
 			return refused || c.nodes[2].accept(c.nodes[3].identity()) == nil
 		})
 		if c.nodes[2].accept(c.nodes[3].identity()) == nil {
@@ -115,7 +114,7 @@ func TestOlderCopyIsRefusedByWhoReadOfTheStart(t *testing.T) {
 				t.Fatalf("node %d listens to the copy", id)
 			}
 			ref, ok := errors.AsType[*transport.RefusalError](peerOf(c.nodes[3], id).LastError)
-			return !ok || ref.Code != transport.RefusedClone
+			return !ok || ref.Code != transport.RefusedStale
 		})
 	})
 }
@@ -262,7 +261,7 @@ func TestOlderReleaseShowsNoStarts(t *testing.T) {
 		{"itself", peer, 0},
 		{"a later start", restarted, 0},
 		{"an earlier start", older, transport.RefusedStale},
-		{"another process", clone, transport.RefusedClone},
+		{"another process", clone, transport.RefusedStale},
 		{"the first start that keeps starts", upgraded, 0},
 		{"starts of another one", garbled, transport.RefusedMalformed},
 	} {

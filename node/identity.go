@@ -48,8 +48,8 @@ func (n *Node) admit(peer transport.Identity) *transport.RefusalError {
 	case mutant.On(mutant.WipedVotes):
 		return nil
 	case rec.State == registry.NodeRemoved:
-		return refused(transport.RefusedRemoved,
-			"node %d was removed from the cluster, and its id is not used again", from.Node)
+		return refused(transport.RefusedRemoved, "node %d was removed from the cluster, and its id "+
+			"is not used again: stop it, and join another one under a new id", from.Node)
 	case !known && dir.Current.IsZero():
 		return n.admitStranger(from.Node)
 	case dir.Current.IsZero() || dir.Current == from.Store:
@@ -58,7 +58,7 @@ func (n *Node) admit(peer transport.Identity) *transport.RefusalError {
 	case n.founding.waits.Load() && rec.Store.IsZero():
 		return nil // it may know this node. That is all that is taken from it: it is not noted.
 	default:
-		return n.refuseNewcomer(from, dir.Current, known)
+		return n.refuseNewcomer(from, &dir, known)
 	}
 }
 
@@ -96,21 +96,20 @@ func (n *Node) admitStart(
 	return nil
 }
 
-// refuse says why a start is not let in that does not show the one that is known.
+// refuse says why a start is not let in that does not show the one that is known. Whether
+// there is a second process cannot be told: a copy that was put back makes starts of the same
+// numbers. Those that are connected are compared before.
 func (c *comer) refuse(known uint64) *transport.RefusalError {
-	if c.Boot == known {
-		return refused(transport.RefusedClone, "node %d has been seen at start %d of its data "+
-			"directory as another process: one of the two runs on a copy", c.Node, c.Boot)
-	}
 	or := ""
 	if c.Boot > known && c.shows.Full() {
 		or = fmt.Sprintf(", or it was started more than %d times with none of them registered",
 			lineage.MaxStarts)
 	}
-	return refused(transport.RefusedStale, "node %d has been seen at start %d of its data "+
-		"directory, and comes with start %d that is not a later one of it: an older copy was put "+
-		"in its place%s; put the newer one back, or begin with an empty one",
-		c.Node, known, c.Boot, or)
+	return refused(transport.RefusedStale, "node %d has been seen at start %d of data directory "+
+		"%s, and comes with start %d, which does not come after that one: the directory is an "+
+		"older copy, or the node has run on a copy of it since%s; stop it, and start it in the "+
+		"directory in which it ran last or, if that is lost, in an empty one: it is taken in again "+
+		"by itself", c.Node, known, c.Store, c.Boot, or)
 }
 
 // accept returns why nothing is taken from a peer, or nil.

@@ -44,6 +44,7 @@ type newcomers struct {
 // newcomer is a node that comes with another directory.
 type newcomer struct {
 	store  raftyard.StoreID
+	spent  bool      // the node had this one before
 	last   time.Time // when it came
 	other  time.Time // when it came with a third directory
 	known  time.Time // when the one came that it is known with
@@ -55,20 +56,36 @@ type newcomer struct {
 // refuseNewcomer remembers who comes with another directory, unless there is no such
 // node, and says why there is no connection.
 func (n *Node) refuseNewcomer(
-	from knownStore, current raftyard.StoreID, known bool,
+	from knownStore, dir *group.NodeStore, known bool,
 ) *transport.RefusalError {
 	n.newcomers.refused.Store(true)
-	why := "it is not known what it waits for"
+	spent := dir.First == from.Store
+	why := "nobody here knows yet what it waits for"
 	if known {
-		why = n.newcomers.saw(from, n.world.now())
+		why = n.newcomers.saw(from, spent, n.world.now())
 	}
-	return refused(transport.RefusedReplaced,
-		"node %d is known with data directory %s and comes with %s: its directory was wiped or "+
-			"replaced; %s", from.Node, current, from.Store, why)
+	what := "its directory was wiped or replaced"
+	if spent {
+		what = "it had that one before"
+	}
+	return refused(transport.RefusedReplaced, "node %d is known with data directory %s and comes "+
+		"with %s: %s; %s", from.Node, dir.Current, from.Store, what, why)
 }
 
+// What is in the way of a newcomer that is none of a group's business.
+const (
+	spentDirectory = "its replicas there are replaced, and nothing in it is of use any more: stop " +
+		"it, and start it in the directory with which it is known or, if that is lost, move this " +
+		"one away and start it in an empty one: it is taken in again by itself"
+	severalDirectories = "more than one directory comes as this node: stop all of its processes " +
+		"but one"
+	bothRun = "the node runs in the directory with which it is known as well, or did so until a " +
+		"moment ago: stop the one that is not to be"
+)
+
 // saw hears that a node has come with another directory, and returns what it waits for.
-func (c *newcomers) saw(from knownStore, now time.Time) string {
+// One that is spent waits for nothing.
+func (c *newcomers) saw(from knownStore, spent bool, now time.Time) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.list == nil {
@@ -82,13 +99,16 @@ func (c *newcomers) saw(from knownStore, now time.Time) string {
 		c.count.Store(int32(len(c.list)))
 	case nc.store != from.Store && now.Sub(nc.last) < newcomerPatience:
 		nc.other = now
-		return "more than one directory comes as this node"
+		return severalDirectories
 	case nc.store != from.Store:
 		*nc = newcomer{store: from.Store}
 	}
-	nc.last = now
+	nc.last, nc.spent = now, spent
+	if spent {
+		nc.why = spentDirectory
+	}
 	if nc.why == "" {
-		return "it gets the node's place when no group needs the old one any more"
+		return "it gets the node's place by itself when no group needs the old one any more"
 	}
 	return nc.why
 }
@@ -105,21 +125,32 @@ func (c *newcomers) heard(id raftyard.NodeID, now func() time.Time) {
 	}
 }
 
-// problem says what is wrong with a node that comes with another directory, or nothing.
-func (c *newcomers) problem(id raftyard.NodeID) string {
+// problem says what is wrong with a node that comes with another directory than the current
+// one, or nothing. Nothing is when it comes no more, though nobody has cleared up since.
+func (c *newcomers) problem(id raftyard.NodeID, current raftyard.StoreID, now time.Time) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	nc := c.list[id]
 	switch {
-	case nc == nil:
+	case nc == nil || nc.store == current || nc.isGone(now):
 		return ""
 	case nc.why == "":
-		return fmt.Sprintf("it comes with data directory %s, which was not registered for it, "+
+		return fmt.Sprintf("it comes with data directory %s, which is not the registered one, "+
 			"and is to get its place", nc.store)
 	default:
-		return fmt.Sprintf("it comes with data directory %s, which was not registered for it, "+
+		return fmt.Sprintf("it comes with data directory %s, which is not the registered one, "+
 			"and is refused: %s", nc.store, nc.why)
 	}
+}
+
+// isGone reports whether a newcomer comes no more. Whoever runs comes every two seconds at
+// least, so that a few of them are enough once the node is there with its own directory.
+func (nc *newcomer) isGone(now time.Time) bool {
+	patience := newcomerPatience
+	if nc.known.After(nc.last) {
+		patience /= 2
+	}
+	return now.Sub(nc.last) > patience
 }
 
 // waiting returns copies of those who have come lately, and forgets the others.
@@ -241,9 +272,11 @@ func (n *Node) replaceStore(id raftyard.NodeID, old, store raftyard.StoreID) {
 func (n *Node) whyNotReplace(ctx context.Context, id raftyard.NodeID, nc *newcomer) string {
 	switch now := n.world.now(); {
 	case now.Sub(nc.other) < newcomerPatience:
-		return "more than one directory comes as this node"
+		return severalDirectories
+	case nc.spent:
+		return spentDirectory
 	case now.Sub(nc.known) < newcomerPatience || n.isConnected(id):
-		return "the node with the registered directory runs"
+		return bothRun
 	}
 	blocked := blockedBy{node: id, store: nc.store, live: n.liveNodes()}
 	n.lookForBlocked(ctx, []registry.Group{n.systemRecord()}, &blocked)
@@ -301,6 +334,8 @@ type blockedBy struct {
 	store   raftyard.StoreID // the newcomer's
 	live    map[raftyard.NodeID]bool
 	reasons []string
+
+	system, others bool // groups are among them
 }
 
 // String says what is in the way, or nothing.
@@ -313,10 +348,27 @@ func (b *blockedBy) String() string {
 		named, more = named[:maxNamed], ", and others"
 	}
 	return "these groups need what was in the registered one: " + strings.Join(named, ", ") +
-		more + "; bring the old directory back, or delete them by force"
+		more + "; bring the old directory back, or the nodes of their other voters" + b.giveUp()
+}
+
+// giveUp says which of the groups can be given up. The system group never can.
+func (b *blockedBy) giveUp() string {
+	switch {
+	case !b.others:
+		return ": the system group cannot be deleted"
+	case b.system:
+		return ", or delete all but the system group by force"
+	default:
+		return ", or delete them by force"
+	}
 }
 
 func (b *blockedBy) because(rec *registry.Group, format string, args ...any) {
+	if rec.ID == raftyard.SystemGroup {
+		b.system = true
+	} else {
+		b.others = true
+	}
 	b.reasons = append(b.reasons,
 		fmt.Sprintf("group %d (%s)", rec.ID, fmt.Sprintf(format, args...)))
 }

@@ -84,8 +84,9 @@ type Node struct {
 
 	// outside is why this node takes no part in the cluster, as far as it is known.
 	outside      atomic.Pointer[outsideError]
-	letIn        atomic.Bool // the registry knows this node, though it may be no member yet
-	announceNext time.Time   // used by housekeeping alone
+	shunned      atomic.Pointer[outsideError] // what the others have against it since it is in step
+	letIn        atomic.Bool                  // the registry knows this node, though it may be no member yet
+	announceNext time.Time                    // used by housekeeping alone
 	whereabouts  whereabouts
 
 	mu       sync.RWMutex

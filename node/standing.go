@@ -54,6 +54,9 @@ func (n *Node) unread() error {
 // is not known.
 func (n *Node) standing() error {
 	if n.lifecycle.isFresh() {
+		if e := n.shunned.Load(); e != nil {
+			return e
+		}
 		return nil
 	}
 	if e := n.outside.Load(); e != nil {
@@ -80,7 +83,11 @@ func (n *Node) standing() error {
 func (n *Node) refusedByPeers() *outsideError {
 	peers := n.transport.Peers()
 	up := false
-	var refusals []*transport.RefusalError
+	type refusal struct {
+		by raftyard.NodeID
+		*transport.RefusalError
+	}
+	var refusals []refusal
 	for i := range peers {
 		up = up || peers[i].Up
 		ref, ok := errors.AsType[*transport.RefusalError](peers[i].LastError)
@@ -88,7 +95,7 @@ func (n *Node) refusedByPeers() *outsideError {
 			return n.wasRemoved()
 		}
 		if ok {
-			refusals = append(refusals, ref)
+			refusals = append(refusals, refusal{peers[i].Node, ref})
 		}
 	}
 	if up {
@@ -107,17 +114,31 @@ func (n *Node) refusedByPeers() *outsideError {
 		default:
 			continue
 		}
-		return &outsideError{kind: kind, text: "the others do not talk to this node: " + ref.Text}
+		return &outsideError{kind: kind, text: fmt.Sprintf("the others do not talk to this node, "+
+			"which runs in %s; node %d says: %s", n.cfg.Dir, ref.by, ref.Text)}
 	}
 	return nil
 }
 
-// noticeRemoval ends this node's part in the cluster when the others say that it was
-// removed. Its replica of the system group cannot tell: nobody sends it its own removal.
-func (n *Node) noticeRemoval() {
-	if e := n.refusedByPeers(); e != nil && errors.Is(e, ErrNodeRemoved) {
+// noticeRefusal sees whether the others still talk to a node that is in step with the
+// cluster. When they say that it was removed this node's part in it ends. Its replica of the
+// system group cannot tell: nobody sends it its own removal. Otherwise it serves nobody for
+// as long as none of them talks to it; as a rule a later process has taken its place.
+func (n *Node) noticeRefusal() {
+	e := n.refusedByPeers()
+	if e != nil && errors.Is(e, ErrNodeRemoved) {
 		n.takeOutside(e)
 		n.lifecycle.lost()
+	}
+	was := n.shunned.Swap(e)
+	if (was == nil) == (e == nil) {
+		return
+	}
+	n.noteChange()
+	if e != nil {
+		n.logger.Warn("this node takes no part in the cluster any more", errAttr(e))
+	} else {
+		n.logger.Info("this node takes part in the cluster again")
 	}
 }
 
@@ -142,11 +163,24 @@ func (n *Node) isOlderCopy(rec *registry.Node) bool {
 // olderCopy says that the directory does not know of a start that the cluster has seen.
 func (n *Node) olderCopy(boot uint64) *outsideError {
 	return &outsideError{kind: ErrInvalid, text: fmt.Sprintf(
-		"the data directory is an older copy: the cluster has seen start %d of it, and this is "+
-			"start %d, which does not come after that one; what it has acknowledged since the "+
-			"copy was made is not in it, so that it must not be used: put the newer directory "+
-			"back, or begin with an empty one",
-		boot, n.store.Identity().Boot)}
+		"the data directory %s is an older copy, or the node has run on a copy of it since: the "+
+			"cluster has seen start %d of it, and this is start %d, which does not come after "+
+			"that one; what the node has acknowledged meanwhile is not in it, so that it must not "+
+			"be used: stop the node, and start it in the directory in which it ran last or, if "+
+			"that is lost, in an empty one: it is taken in again by itself",
+		n.cfg.Dir, boot, n.store.Identity().Boot)}
+}
+
+// otherDirectory says that the node is known with another directory.
+func (n *Node) otherDirectory(rec *registry.Node) *outsideError {
+	why := "it gets that one's place by itself when no group needs that one any more; node list " +
+		"on any other node says what it waits for"
+	if rec.First == n.ownStore() {
+		why = spentDirectory
+	}
+	return &outsideError{kind: ErrNotReady, text: fmt.Sprintf(
+		"node %d is known with data directory %s, and %s is %s: %s",
+		n.cfg.ID, rec.Store, n.cfg.Dir, n.ownStore(), why)}
 }
 
 // checkStanding is called with the registry as it is now.
@@ -175,6 +209,8 @@ func (n *Node) refusedBy(res registry.Result) error {
 		return n.wasRemoved()
 	case n.isOlderCopy(&res.Node):
 		return n.olderCopy(res.Node.Boot)
+	case !res.Node.Store.IsZero() && res.Node.Store != n.ownStore():
+		return n.otherDirectory(&res.Node)
 	}
 	return fmt.Errorf("%w: %s", ErrInvalid, res.Detail)
 }
@@ -193,6 +229,7 @@ func (n *Node) otherFounding(from raftyard.NodeID) {
 	n.takeOutside(&outsideError{kind: ErrInvalid, text: fmt.Sprintf(
 		"this node is configured with the founding nodes %d, and node %d with others: the list "+
 			"must be the one that the cluster was founded with, and further nodes join through "+
-			"the API; a data directory that was started with a wrong list must be emptied",
-		n.foundingIDs(), from)})
+			"the API; stop the one with the wrong list, give it the right one, and move away the "+
+			"data directory that was begun with the wrong one (here %s)",
+		n.foundingIDs(), from, n.cfg.Dir)})
 }

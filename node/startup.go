@@ -34,7 +34,7 @@ func (n *Node) housekeeping() {
 		forget := 0
 		for i := 1; n.lifecycle.isFresh() && n.world.sleep(ctx, n.ticks(strayTicks)); i++ {
 			n.cleanStrays(ctx)
-			n.noticeRemoval()
+			n.noticeRefusal()
 			if i >= forget && !n.forgetTombstones(ctx) {
 				forget = i + forgetTicks/strayTicks
 			}

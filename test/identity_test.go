@@ -177,6 +177,6 @@ func TestSameNodeTwice(t *testing.T) {
 	}
 	c.remember(t)
 	twin.Start()
-	awaitRefusal(t, "connected with store", c.Node(1), c.Node(2), twin)
+	awaitRefusal(t, "connected with data directory", c.Node(1), c.Node(2), twin)
 	c.undisturbed(t)
 }

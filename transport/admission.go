@@ -179,17 +179,22 @@ func (a *admission) turn(node raftyard.NodeID, c io.Closer) (ts *turns, turn uin
 func (m *member) judge(p *Identity) *RefusalError {
 	switch {
 	case m.Store == p.Store && p.Boot < m.Boot:
-		return refuse(RefusedStale, "node %d has been seen at start %d, the newcomer is at %d",
-			p.Node, m.Boot, p.Boot)
+		return refuse(RefusedStale, "node %d has been seen at start %d of data directory %s, and "+
+			"comes with start %d, an earlier one: a later process was started on that directory, "+
+			"or on a copy of it; stop the earlier one, and, if the later one is not to be, that "+
+			"one as well, and start the node in an empty directory",
+			p.Node, m.Boot, m.Store, p.Boot)
 	case m.Process == p.Process && m.Store == p.Store || len(m.conns) == 0:
 		return nil
 	case m.Store != p.Store:
-		return refuse(RefusedClone, "node %d is connected with store %s, the newcomer has store %s",
-			p.Node, m.Store, p.Store)
+		return refuse(RefusedClone, "node %d is connected with data directory %s, and another "+
+			"process comes with %s; if the first has ended this passes when its connections are "+
+			"gone, in some seconds, else stop one of the two", p.Node, m.Store, p.Store)
 	default:
-		return refuse(RefusedClone, "node %d is connected at start %d of store %s, and another "+
-			"process at start %d wants to be; that would be right if the first had ended, and its "+
-			"connections were gone", p.Node, m.Boot, p.Store, p.Boot)
+		return refuse(RefusedClone, "node %d is connected at start %d of data directory %s, and "+
+			"another process comes with start %d; if the first has ended this passes when its "+
+			"connections are gone, in some seconds, else stop one of the two: they run in one "+
+			"directory, or in copies of it", p.Node, m.Boot, p.Store, p.Boot)
 	}
 }
 

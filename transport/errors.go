@@ -122,7 +122,7 @@ func (c RefusalCode) String() string {
 	case RefusedSelf:
 		return "connection to itself"
 	case RefusedClone:
-		return "second process with this node id"
+		return "another process has this node id"
 	case RefusedStale:
 		return "older copy of a data directory"
 	case RefusedMalformed:

@@ -289,8 +289,9 @@ func (t *Transport) checkHello(h *hello) *RefusalError {
 	case h.from.Node == self.Node && h.from.Process == self.Process:
 		return refuse(RefusedSelf, "%s is the address of node %d itself", h.addr, self.Node)
 	case h.from.Node == self.Node:
-		return refuse(RefusedClone, "two processes run as node %d: store %s and store %s",
-			self.Node, self.Store, h.from.Store)
+		return refuse(RefusedClone, "two processes run as node %d: the one at %s with data "+
+			"directory %s, and the one that calls it with %s; stop one of the two, or give it "+
+			"another id", self.Node, h.addr, self.Store, h.from.Store)
 	case h.expect != self.Node:
 		return refuse(RefusedWrongNode, "node %d was expected at %s, node %d is there",
 			h.expect, h.addr, self.Node)
