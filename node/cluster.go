@@ -224,7 +224,8 @@ func (n *Node) checkRegistry(c *Check) {
 	if c.OK && why == nil {
 		return
 	}
-	c.OK, c.Detail = false, "the system group has not answered yet; it needs a majority of its voters"
+	c.OK = false
+	c.Detail = "the system group has not answered yet; it needs a majority of its voters"
 	if why != nil {
 		c.Detail = why.Error()
 	}

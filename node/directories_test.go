@@ -105,7 +105,8 @@ func TestNewcomerThatIsGoneIsNoProblem(t *testing.T) {
 		{what: "it comes no more", later: newcomerPatience + 1, current: own},
 		{what: "it has got its place", current: other},
 		{
-			what: "both run", later: 2 * time.Second, known: 2 * time.Second, current: own, want: true,
+			what: "both run", later: 2 * time.Second, known: 2 * time.Second, current: own,
+			want: true,
 		},
 		{what: "its own is back", later: 6 * time.Second, known: time.Second, current: own},
 	} {

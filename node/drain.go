@@ -3,7 +3,6 @@ package node
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/raftyard/raftyard"
@@ -92,10 +91,11 @@ func (n *Node) giveAway() {
 func (rep *nodeReport) drainProblem() string {
 	switch {
 	case rep.Movable > 0:
-		return fmt.Sprintf("it still leads %d groups that are being handed over", rep.Movable)
+		return "it still leads " + amount(rep.Movable, "group that is", "groups that are") +
+			" being handed over"
 	case rep.Leaders > 0:
-		return fmt.Sprintf("it leads %d groups that have no other voter on a node that is live "+
-			"and not drained", rep.Leaders)
+		return "it leads " + amount(rep.Leaders, "group that has", "groups that have") +
+			" no other voter on a node that is live and not drained"
 	}
 	return ""
 }

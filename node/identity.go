@@ -48,8 +48,8 @@ func (n *Node) admit(peer transport.Identity) *transport.RefusalError {
 	case mutant.On(mutant.WipedVotes):
 		return nil
 	case rec.State == registry.NodeRemoved:
-		return refused(transport.RefusedRemoved, "node %d was removed from the cluster, and its id "+
-			"is not used again: stop it, and join another one under a new id", from.Node)
+		return refused(transport.RefusedRemoved, "node %d was removed from the cluster, and its "+
+			"id is not used again: stop it, and join another one under a new id", from.Node)
 	case !known && dir.Current.IsZero():
 		return n.admitStranger(from.Node)
 	case dir.Current.IsZero() || dir.Current == from.Store:
@@ -108,8 +108,8 @@ func (c *comer) refuse(known uint64) *transport.RefusalError {
 	return refused(transport.RefusedStale, "node %d has been seen at start %d of data directory "+
 		"%s, and comes with start %d, which does not come after that one: the directory is an "+
 		"older copy, or the node has run on a copy of it since%s; stop it, and start it in the "+
-		"directory in which it ran last or, if that is lost, in an empty one: it is taken in again "+
-		"by itself", c.Node, known, c.Store, c.Boot, or)
+		"directory in which it ran last or, if that is lost, in an empty one: it is taken in "+
+		"again by itself", c.Node, known, c.Store, c.Boot, or)
 }
 
 // accept returns why nothing is taken from a peer, or nil.

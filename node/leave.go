@@ -3,9 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/raftyard/raftyard"
@@ -26,8 +24,6 @@ const (
 	moveBatch = 64
 	// maxMovePause bounds the pause after a look that took long.
 	maxMovePause = 10 * time.Second
-	// maxNamedGroups bounds the groups that a text names.
-	maxNamedGroups = 5
 )
 
 // departure plans how the groups of one leaving node go on without it.
@@ -49,9 +45,10 @@ type departure struct {
 // A learner is dropped. In the place of a voter comes a node that is active and live, is
 // not short of disk space and is no member yet: one that has the state machine, if there
 // is one; of those one that has least in common, by its labels, with the other voters;
-// and of those the one with the fewest replicas. If there is none the group waits. If the
-// node is forced to leave, it goes on with fewer voters, but never without any. The only
-// voter of a group can be followed only while it is there.
+// and of those the one with the fewest replicas. If there is none the group waits: also if
+// there is one with a learner, which somebody wants as that. If the node is forced to leave,
+// it goes on with fewer voters, but never without any. The only voter of a group can be
+// followed only while it is there.
 func (p *departure) without(rec *registry.Group) (voters, learners []raftyard.NodeID, why string) {
 	is := func(id raftyard.NodeID) bool { return id == p.id }
 	voters = slices.DeleteFunc(slices.Clone(rec.Voters), is)
@@ -61,12 +58,17 @@ func (p *departure) without(rec *registry.Group) (voters, learners []raftyard.No
 	}
 	best, found := p.best(rec.Kind, voters, learners)
 	switch {
-	case len(voters) == 0 && (!found || !p.live[p.id]):
-		return nil, nil, onlyVoter
+	case len(voters) == 0 && !p.live[p.id]:
+		return nil, nil, deadVoter
 	case found:
 		voters = append(voters, best)
 		slices.Sort(voters)
-	case !p.forced:
+	case p.forced && len(voters) > 0:
+	case p.learnerToPromote(learners) != 0:
+		return nil, nil, onlyLearners
+	case len(voters) == 0:
+		return nil, nil, onlyVoter
+	default:
 		return nil, nil, nobodyElse
 	}
 	return voters, learners, ""
@@ -74,9 +76,23 @@ func (p *departure) without(rec *registry.Group) (voters, learners []raftyard.No
 
 // Why a group waits.
 const (
-	onlyVoter  = "has its only voter there"
-	nobodyElse = "finds no other node"
+	deadVoter    = "had its only voter there"
+	onlyVoter    = "has its only voter there, and finds no other node"
+	onlyLearners = "finds only nodes with a learner of it"
+	nobodyElse   = "finds no other node"
 )
+
+// learnerToPromote returns a node with one of the learners that could take the place of the
+// one that leaves, or zero.
+func (p *departure) learnerToPromote(learners []raftyard.NodeID) raftyard.NodeID {
+	usable := p.usable()
+	for _, id := range learners {
+		if slices.Contains(usable, id) {
+			return id
+		}
+	}
+	return 0
+}
 
 // best returns the node that is to take the place of the one that leaves.
 func (p *departure) best(
@@ -265,62 +281,4 @@ func (n *Node) hasMember(
 	}
 	led := slices.ContainsFunc(reps, func(r replicaReport) bool { return r.Leads })
 	return !led && !tells && !node.Forced
-}
-
-// leaveProblem says what a leaving node still waits for.
-func (n *Node) leaveProblem(rec *registry.Node) string {
-	p := n.newDeparture(rec)
-	if p.load[rec.ID] == 0 {
-		return "no group wants a member there any more; it is removed when none has one"
-	}
-	blocked := make(map[string][]raftyard.GroupID)
-	for g := range n.registry.All() {
-		if wants(&g, rec.ID) {
-			if _, _, why := p.without(&g); why != "" {
-				blocked[why] = append(blocked[why], g.ID)
-			}
-		}
-	}
-	text := fmt.Sprintf("%d groups want a member there", p.load[rec.ID])
-	if ids := blocked[nobodyElse]; len(ids) > 0 {
-		text += fmt.Sprintf("; no other node is there for these: %s. Let one join or come back, "+
-			"or force this one out, and they go on with fewer voters", nameSome(ids))
-	}
-	if ids := blocked[onlyVoter]; len(ids) > 0 {
-		text += fmt.Sprintf("; these have their only voter there: %s. Bring the node back, or "+
-			"delete them", nameSome(ids))
-	}
-	return text
-}
-
-// keptBy says which groups a leaving node waits for that none wants a member on.
-func (n *Node) keptBy(ctx context.Context, rec *registry.Node, st *NodeStatus) string {
-	if rec.State != registry.NodeLeaving || n.newDeparture(rec).load[rec.ID] > 0 {
-		return st.Problem
-	}
-	with, err := n.groupsWith(ctx, rec, st.Live && st.Replicas == 0)
-	switch {
-	case err != nil:
-		return st.Problem
-	case len(with) == 0 && st.Live && st.Replicas > 0:
-		return fmt.Sprintf("no group has a member there any more, but the node still has %d "+
-			"replicas, and is asked to destroy them", st.Replicas)
-	case len(with) == 0:
-		return st.Problem
-	}
-	return fmt.Sprintf("these groups still have a member there, or no leader to say that they "+
-		"have none: %s", nameSome(with))
-}
-
-// nameSome lists ids, and not too many.
-func nameSome(ids []raftyard.GroupID) string {
-	names := make([]string, 0, maxNamedGroups)
-	for _, id := range ids[:min(len(ids), maxNamedGroups)] {
-		names = append(names, id.String())
-	}
-	text := strings.Join(names, ", ")
-	if more := len(ids) - maxNamedGroups; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

@@ -42,14 +42,22 @@ func TestWithout(t *testing.T) {
 		{"a learner is not promoted", nodeIDs(1, 2, 3), nodeIDs(6, 5), nil, false, "[1 2 4] [6 5]"},
 		{"a learner goes", nodeIDs(1, 2), nodeIDs(3, 5), nil, false, "[1 2] [5]"},
 		{"nobody", nodeIDs(1, 2, 3), nil, nodeIDs(4, 5, 6), false, nobodyElse},
-		{"all are members", nodeIDs(1, 2, 3), nodeIDs(4, 5, 6), nil, false, nobodyElse},
+		{"all are members", nodeIDs(1, 2, 3), nodeIDs(4, 5, 6), nil, false, onlyLearners},
+		{
+			"all are members, by force", nodeIDs(1, 2, 3), nodeIDs(4, 5), nodeIDs(6), true,
+			"[1 2] [4 5]",
+		},
 		{"nobody, by force", nodeIDs(1, 2, 3), nil, nodeIDs(4, 5, 6), true, "[1 2] []"},
 		{"somebody, by force", nodeIDs(1, 2, 3), nil, nodeIDs(5, 6), true, "[1 2 4] []"},
 		{
-			"the only voter", nodeIDs(3), nodeIDs(5), nodeIDs(1, 2, 4, 6), true,
+			"the only voter", nodeIDs(3), nodeIDs(5), nodeIDs(1, 2, 4, 5, 6), true,
 			onlyVoter,
 		},
-		{"the only voter is dead", nodeIDs(3), nil, nodeIDs(3), true, onlyVoter},
+		{
+			"the only voter, and a learner", nodeIDs(3), nodeIDs(5), nodeIDs(1, 2, 4, 6), true,
+			onlyLearners,
+		},
+		{"the only voter is dead", nodeIDs(3), nil, nodeIDs(3), true, deadVoter},
 		{"the only voter moves", nodeIDs(3), nil, nodeIDs(4), false, "[1] []"},
 	}
 	for _, tt := range tests {
@@ -158,7 +166,7 @@ func TestRemoveNode(t *testing.T) {
 	c.createSpec(Spec{ID: 6, Kind: "list", Voters: nodeIDs(1), Learners: nodeIDs(3)})
 	n := c.nodes[1]
 	_, err := n.RemoveNode(t.Context(), 3, false)
-	if !errors.Is(err, ErrNodeInUse) || !strings.Contains(err.Error(), "4, 5 and 1 more)") {
+	if !errors.Is(err, ErrNodeInUse) || !strings.Contains(err.Error(), "4, 5 and 1 more:") {
 		t.Fatalf("RemoveNode of a node in use = %v, want ErrNodeInUse", err)
 	}
 	if _, err = n.RemoveNode(t.Context(), 3, true); !errors.Is(err, ErrNodeInUse) {
@@ -168,7 +176,7 @@ func TestRemoveNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	st, err := n.RemoveNode(t.Context(), 3, false)
-	if err != nil || st.State != "leaving" || !strings.Contains(st.Problem, "want a member there") {
+	if err != nil || st.State != "leaving" || !strings.Contains(st.Problem, "a member there") {
 		t.Fatalf("RemoveNode = %+v, %v", st, err)
 	}
 	// Another leader goes on with it.
@@ -268,7 +276,7 @@ func TestLeaveWaitsForAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	st, err := n.RemoveNode(t.Context(), 3, false)
-	if err != nil || !strings.Contains(st.Problem, "no other node is there for these: 1.") {
+	if err != nil || !strings.Contains(st.Problem, "no other node is there for group 1: ") {
 		t.Fatalf("RemoveNode = %+v, %v", st, err)
 	}
 	// Taken back, and again.
@@ -314,7 +322,7 @@ func TestRemoveDeadNode(t *testing.T) {
 	c.eventually("what is left is said", func() bool {
 		st, err := n.NodeStatus(t.Context(), 3)
 		return err == nil && st.State == "leaving" &&
-			strings.Contains(st.Problem, "these have their only voter there: 2.")
+			strings.Contains(st.Problem, "is not live, for group 2: ")
 	})
 	del := registry.EncodeDeleteGroup(registry.DeleteGroup{ID: 2})
 	if _, err := n.command(t.Context(), del); err != nil {

@@ -74,9 +74,9 @@ func (n *Node) refuseNewcomer(
 
 // What is in the way of a newcomer that is none of a group's business.
 const (
-	spentDirectory = "its replicas there are replaced, and nothing in it is of use any more: stop " +
-		"it, and start it in the directory with which it is known or, if that is lost, move this " +
-		"one away and start it in an empty one: it is taken in again by itself"
+	spentDirectory = "its replicas there are replaced, and nothing in it is of use any more: " +
+		"stop it, and start it in the directory with which it is known or, if that is lost, " +
+		"move this one away and start it in an empty one: it is taken in again by itself"
 	severalDirectories = "more than one directory comes as this node: stop all of its processes " +
 		"but one"
 	bothRun = "the node runs in the directory with which it is known as well, or did so until a " +

@@ -31,16 +31,16 @@ func (n *Node) foundSystemGroup() error {
 	if st, ok := n.store.Replica(raftyard.SystemGroup); ok {
 		unknown := st.Damage != nil && st.Incarnation.IsZero()
 		if want := n.systemIncarnation(); st.Incarnation != want && !unknown {
-			return fmt.Errorf("node: %w: %s belongs to a cluster that was founded with another list "+
-				"of nodes than %d; give the node the original list, and join further nodes "+
+			return fmt.Errorf("node: %w: %s belongs to a cluster that was founded with another "+
+				"list of nodes than %d; give the node the original list, and join further nodes "+
 				"through the API", ErrInvalid, n.cfg.Dir, n.foundingIDs())
 		}
 		return nil
 	}
 	if boot := n.store.Identity().Boot; boot > 1 && len(n.store.Replicas()) > 0 {
-		return fmt.Errorf("node: %w: %s has replicas but none of the system group; restore what is "+
-			"missing as it was, or start with an empty directory: the node is taken in again by "+
-			"itself", ErrFaulty, n.cfg.Dir)
+		return fmt.Errorf("node: %w: %s has replicas but none of the system group; restore what "+
+			"is missing as it was, or start with an empty directory: the node is taken in again "+
+			"by itself", ErrFaulty, n.cfg.Dir)
 	}
 	d := n.systemDescriptor()
 	self, ok := d.MemberOn(n.cfg.ID)

@@ -105,6 +105,7 @@ func (n *Node) refresh(parent context.Context) error {
 	switch {
 	case err == nil:
 		n.outside.Store(nil)
+		n.shunned.Store(nil)
 		n.lifecycle.setFresh()
 		return n.lifecycle.settle(parent)
 	case isOutside(err) || !n.mayAnnounce():

@@ -80,8 +80,9 @@ func (a *app) nodeRemoveCommand() *cobra.Command {
 		Long: `Have a drained node leave the cluster for ever: its id is spent. Every group gets
 another member in the place of the one there, then the node is removed; until then drain or
 undrain takes it back. With --wait the command returns when the node is removed, and says
-meanwhile what it waits for. --force is for a node that is dead for ever: it need not be
-drained, and groups that find no other node go on with fewer voters.`,
+meanwhile what it waits for, and what you can do if that does not come by itself: a learner
+is not made a voter without being asked for. --force is for a node that is dead for ever: it
+need not be drained, and groups that find no other node go on with fewer voters.`,
 		Example: "  raftyard node drain 3\n  raftyard node remove 3 --wait --timeout 5m",
 	}, func(ctx context.Context, c *client.Client, id raftyard.NodeID) (*client.Node, error) {
 		n, err := c.RemoveNode(ctx, id, force)
@@ -102,8 +103,12 @@ func (a *app) awaitRemoved(
 ) (*client.Node, error) {
 	ticker := time.NewTicker(progressEvery)
 	defer ticker.Stop()
-	last, said := n, n.Problem
+	last, said := n, ""
 	for {
+		if last.Problem != "" && last.Problem != said {
+			a.say("node %s: %s", n.ID, last.Problem)
+			said = last.Problem
+		}
 		switch last.State {
 		case "removed":
 			return last, nil
@@ -121,10 +126,6 @@ func (a *app) awaitRemoved(
 			continue // it is decided; who was asked may be leaving himself
 		}
 		last = now
-		if now.Problem != "" && now.Problem != said {
-			a.say("node %s: %s", n.ID, now.Problem)
-			said = now.Problem
-		}
 	}
 }
 

@@ -35,16 +35,18 @@ func TestRemoveWaits(t *testing.T) {
 	}{
 		{
 			"until it is removed", leaving(t, moves, last, `{"id":3,"state":"removed"}`), "10s",
-			ExitOK, "3     removed", "node 3: 1 group wants a member there\n",
+			ExitOK, "3     removed",
+			"node 3: 2 groups want a member there\nnode 3: 1 group wants a member there\n",
 		},
 		{
 			"in vain", leaving(t, moves), "100ms", ExitUnknown, "",
-			"raftyard: not reached: node 3 is leaving, and goes on by itself: 2 groups want a " +
-				"member there\n",
+			"node 3: 2 groups want a member there\nraftyard: not reached: node 3 is leaving, and " +
+				"goes on by itself: 2 groups want a member there\n",
 		},
 		{
 			"until it is taken back", leaving(t, moves, `{"id":3,"state":"drained"}`), "10s",
-			ExitFailed, "", "raftyard: node 3 is drained: somebody has taken it back\n",
+			ExitFailed, "", "node 3: 2 groups want a member there\n" +
+				"raftyard: node 3 is drained: somebody has taken it back\n",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
