@@ -177,6 +177,6 @@ func (n *Node) mayLeave(rec *registry.Node, force bool) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: node %d has members of %s: drain it first",
-		ErrNodeInUse, rec.ID, nameGroups(ids))
+	return fmt.Errorf("%w: node %d has members of %s (%s): drain it first",
+		ErrNodeInUse, rec.ID, amount(len(ids), "group", "groups"), nameSome(ids))
 }
