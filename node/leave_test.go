@@ -166,7 +166,8 @@ func TestRemoveNode(t *testing.T) {
 	c.createSpec(Spec{ID: 6, Kind: "list", Voters: nodeIDs(1), Learners: nodeIDs(3)})
 	n := c.nodes[1]
 	_, err := n.RemoveNode(t.Context(), 3, false)
-	if !errors.Is(err, ErrNodeInUse) || !strings.Contains(err.Error(), "6 groups (1, 2, 3, 4, 5 and 1 more)") {
+	if !errors.Is(err, ErrNodeInUse) ||
+		!strings.Contains(err.Error(), "6 groups (1, 2, 3, 4, 5 and 1 more)") {
 		t.Fatalf("RemoveNode of a node in use = %v, want ErrNodeInUse", err)
 	}
 	if _, err = n.RemoveNode(t.Context(), 3, true); !errors.Is(err, ErrNodeInUse) {

@@ -82,10 +82,11 @@ type Node struct {
 
 	systemReplica atomic.Uint64 // id of the latest replica of the system group
 
-	// outside is why this node takes no part in the cluster, as far as it is known.
-	outside      atomic.Pointer[outsideError]
-	shunned      atomic.Pointer[outsideError] // what the others have against it since it is in step
-	letIn        atomic.Bool                  // the registry knows this node, though it may be no member yet
+	// outside is why this node takes no part in the cluster, as far as it is known, and
+	// shunned why none of the others talks to it any more since it did.
+	outside, shunned atomic.Pointer[outsideError]
+
+	letIn        atomic.Bool // the registry knows this node, though it may be no member yet
 	announceNext time.Time                    // used by housekeeping alone
 	whereabouts  whereabouts
 
