@@ -87,7 +87,7 @@ type Node struct {
 	outside, shunned atomic.Pointer[outsideError]
 
 	letIn        atomic.Bool // the registry knows this node, though it may be no member yet
-	announceNext time.Time                    // used by housekeeping alone
+	announceNext time.Time   // used by housekeeping alone
 	whereabouts  whereabouts
 
 	mu       sync.RWMutex
