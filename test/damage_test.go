@@ -182,11 +182,11 @@ type damageMatrix struct {
 
 const damageLimit = 60 * time.Second
 
-func newDamageMatrix(t *testing.T) *damageMatrix {
+func newDamageMatrix(t *testing.T, tolerate ...string) *damageMatrix {
 	t.Helper()
 	m := &damageMatrix{
 		Cluster: cluster.New(t, cluster.Config{
-			Tolerate: []string{"level=error", "replica stopped", "replica not started"},
+			Tolerate: append(tolerate, "level=error", "replica stopped", "replica not started"),
 		}),
 		groups: []raftyard.GroupID{1, 2, 3},
 		keys:   make(map[raftyard.GroupID]map[string]string),
