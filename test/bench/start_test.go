@@ -64,6 +64,10 @@ func benchStart(b *testing.B, past, dead int, rest bool) {
 		if n := len(s.Replicas()); n != startGroups {
 			b.Errorf("%d replicas are there, want %d", n, startGroups)
 		}
+		first, last := s.Log(1).Bounds()
+		if live := last - first + 1; live > 2*startEntries || last < uint64(past/startGroups) {
+			b.Errorf("a log has %d entries up to %d", live, last)
+		}
 		tables = s.Stats().TableBytes
 		if err := s.Close(); err != nil {
 			b.Fatal(err)
