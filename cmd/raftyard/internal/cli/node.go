@@ -118,7 +118,7 @@ func upkeep(db *client.Database) string {
 			size(int64(db.ReclaimedBytes)), moment(db.Reclaimed))
 	}
 	if db.ReclaimsFailed > 0 {
-		text += fmt.Sprintf("; that failed %d times", db.ReclaimsFailed)
+		text += fmt.Sprintf("; giving back has failed %d times", db.ReclaimsFailed)
 	}
 	if db.Scrubs > 0 {
 		text += "; all read and compared at " + moment(db.Scrubbed)

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/raftyard/raftyard/client"
 )
 
 // leaving serves a node that leaves: each look at it finds the next of some states.
@@ -57,5 +60,23 @@ func TestRemoveWaits(t *testing.T) {
 				t.Errorf("node remove --wait = %d\n%s%s", code, stdout, stderr)
 			}
 		})
+	}
+}
+
+// TestNodeDetails: what a node has done about its files is below its row.
+func TestNodeDetails(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	v := nodeDetails(&client.Node{ID: 3, Databases: []client.Database{
+		{
+			Name: "log", TableBytes: 3 << 20, Reclaims: 2, ReclaimedBytes: 5 << 20, Reclaimed: at,
+			Scrubs: 1, Scrubbed: at.Add(time.Hour), Damaged: []string{"log/000003.sst is missing"},
+		},
+		{Name: "state", TableBytes: 100, ReclaimsFailed: 4},
+	}})
+	want := "\nlog: 3.0 MiB in tables; " +
+		"5.0 MiB given back, the last time at 2026-01-02 03:04:05 UTC; all read and compared at 2026-01-02 04:04:05 UTC; damaged: log/000003.sst is missing\n" +
+		"state: 100 B in tables; giving back has failed 4 times\n"
+	if !strings.HasPrefix(v.text, "NODE") || !strings.HasSuffix(v.text, want) || v.header != nil {
+		t.Errorf("it shows\n%s\nwant at its end\n%s", v.text, want)
 	}
 }
