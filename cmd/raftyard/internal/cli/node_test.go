@@ -74,7 +74,8 @@ func TestNodeDetails(t *testing.T) {
 		{Name: "state", TableBytes: 100, ReclaimsFailed: 4},
 	}})
 	want := "\nlog: 3.0 MiB in tables; " +
-		"5.0 MiB given back, the last time at 2026-01-02 03:04:05 UTC; all read and compared at 2026-01-02 04:04:05 UTC; damaged: log/000003.sst is missing\n" +
+		"5.0 MiB given back, the last time at 2026-01-02 03:04:05 UTC; " +
+		"all read and compared at 2026-01-02 04:04:05 UTC; damaged: log/000003.sst is missing\n" +
 		"state: 100 B in tables; giving back has failed 4 times\n"
 	if !strings.HasPrefix(v.text, "NODE") || !strings.HasSuffix(v.text, want) || v.header != nil {
 		t.Errorf("it shows\n%s\nwant at its end\n%s", v.text, want)
