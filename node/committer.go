@@ -120,9 +120,9 @@ func (c *committer) run() {
 		for len(c.pending) == 0 && !c.closed {
 			c.ready.Wait()
 		}
-		ws := c.pending
-		c.pending = spare[:0]
 		c.mu.Unlock()
+		c.world.yield() // those whom the last commit has let go on may have the next write
+		ws := c.take(spare)
 		if len(ws) == 0 {
 			return
 		}
@@ -130,6 +130,15 @@ func (c *committer) run() {
 		clear(ws)
 		spare = ws
 	}
+}
+
+// take swaps what waits for an empty list, in the memory of spare.
+func (c *committer) take(spare []write) []write {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ws := c.pending
+	c.pending = spare[:0]
+	return ws
 }
 
 // busy reports whether run has something to do.

@@ -51,6 +51,7 @@ func (w *worker) run() {
 	var m mail
 	for !m.closed {
 		await(w.node.world, w.box.wake, nil, nil)
+		w.node.world.yield() // one round for what comes together, and one frame to each node
 		m = w.box.take(m)
 		w.process(&m)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -159,6 +160,9 @@ func (l *link) write(s *session, reading <-chan error) (writeErr, readErr error)
 				return err, nil
 			}
 		case <-l.wake:
+			// Who sends now sends more, mostly: one write to the socket for all of it, unless
+			// nobody else is ready to run, and then this takes less than a microsecond.
+			runtime.Gosched()
 			if buf, err = l.drain(s, buf, ticker.C); err != nil {
 				return err, nil
 			}
