@@ -45,6 +45,9 @@ func (r *Replica) Ready() Output {
 	out.Apply = r.collect(rd.CommittedEntries)
 	out.Save = r.save(rd, r.state.Index != before, skipAt)
 	out.Removed = r.checkRemoved()
+	if r.cfg.ElectionTicks >= saysMore*r.cfg.HeartbeatTicks {
+		rd.Messages = r.speaks.leaveOut(rd.Messages)
+	}
 	out.route(rd.Messages, !r.view.hard.sameVote(vote))
 	r.view.noteReadMark(rd.Messages)
 	out.Reads = r.reads.finish(nil, rd.ReadStates)
@@ -106,6 +109,7 @@ func (r *Replica) observe(rd raft.Ready) *LeaderChange {
 	now := LeaderChange{Leader: v.leader, Role: v.role, Term: v.hard.term}
 	if now.Role != Leader || now.Term != was.Term || was.Role != Leader {
 		v.ownIndex, v.readMark, v.transferring = 0, 0, false
+		r.speaks.end()
 	}
 	if now.Role == Leader && v.ownIndex == 0 {
 		for _, e := range rd.Entries {

@@ -33,6 +33,9 @@ type Replica struct {
 	// outcomes wait for the next Output.
 	outcomes []Outcome
 
+	// speaks are the members that this leader need not send a heartbeat.
+	speaks conversations
+
 	// witnesses are what members have promised to this one. They are few, and looked at
 	// with each message.
 	witnesses []witness

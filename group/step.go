@@ -299,6 +299,9 @@ func (r *Replica) stepResponse(m *raftpb.Message) error {
 		if current && !m.GetReject() && m.GetIndex() > r.view.last {
 			return refuse(m, "it acknowledges %d, the log ends at %d", m.GetIndex(), r.view.last)
 		}
+		if current {
+			r.speaks.hear(m)
+		}
 	case raftpb.MsgHeartbeatResp:
 		n := len(m.GetContext())
 		if n != 0 && n != readMarkSize {
