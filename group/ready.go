@@ -34,7 +34,7 @@ func (r *Replica) Ready() Output {
 	rd := r.rn.Ready()
 	r.ready = true
 
-	before, vote := r.state.Index, r.view.saved
+	before, vote, commit := r.state.Index, r.view.saved, r.view.hard.commit
 	r.noteProposed(rd.Entries, changed, batches)
 	var out Output
 	out.Leader = r.observe(rd)
@@ -48,6 +48,7 @@ func (r *Replica) Ready() Output {
 	if r.cfg.ElectionTicks >= saysMore*r.cfg.HeartbeatTicks {
 		rd.Messages = r.speaks.leaveOut(rd.Messages)
 	}
+	rd.Messages = r.acked.dropRepeated(rd.Messages, r.view.hard.commit > commit)
 	out.route(rd.Messages, !r.view.hard.sameVote(vote))
 	r.view.noteReadMark(rd.Messages)
 	out.Reads = r.reads.finish(nil, rd.ReadStates)

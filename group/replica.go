@@ -36,6 +36,9 @@ type Replica struct {
 	// speaks are the members that this leader need not send a heartbeat.
 	speaks conversations
 
+	// acked is what this replica has acknowledged last.
+	acked acknowledgement
+
 	// witnesses are what members have promised to this one. They are few, and looked at
 	// with each message.
 	witnesses []witness
