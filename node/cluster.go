@@ -200,17 +200,22 @@ func (n *Node) Status(ctx context.Context) Status {
 }
 
 // Ready reports whether the node has come up, and takes part in the cluster: its replicas
-// are open, it has read the registry, it is not refused by all the others, and is not
-// closing. Later troubles of single groups do not make it unready; [Node.Groups] shows those.
+// are open, it has read the registry, it is not refused by all the others, its disk answers,
+// and it is not closing. Later troubles of groups do not make it unready; [Node.Groups]
+// shows those.
 func (n *Node) Ready() (bool, []Check) {
 	checks := []Check{
 		{Name: "store", OK: n.Err() == nil},
 		{Name: "replicas", OK: n.isOpen()},
 		{Name: "registry", OK: n.ready.Load()},
 		{Name: "serving", OK: !n.isClosing()},
+		{Name: "disk", OK: !n.slow.muted.Load()},
 	}
 	if err := n.Err(); err != nil {
 		checks[0].Detail = err.Error()
+	}
+	if !checks[4].OK {
+		checks[4].Detail = "the disk does not answer; nothing is served here until it does"
 	}
 	n.checkRegistry(&checks[2])
 	ready := !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK })

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,6 +107,13 @@ func TestStuckDisk(t *testing.T) {
 	stuck.slow.limits.fail = time.Hour
 	stuck.slow.begin(syncProbe, time.Now().Add(-defaultStuckSync-time.Second))
 	c.eventually("node 1 resigns", func() bool { return stuck.slow.muted.Load() })
+	ready, checks := stuck.Ready()
+	if last := checks[len(checks)-1]; ready || last.OK || !strings.Contains(last.Detail, "disk") {
+		t.Errorf("a node whose disk is stuck: ready = %t, %+v", ready, checks)
+	}
+	if err := stuck.Live(); err != nil {
+		t.Errorf("a node whose disk may come back is to be restarted: %v", err)
+	}
 	for _, g := range []raftyard.GroupID{1, 2} {
 		short, cancel := context.WithTimeout(t.Context(), testTimeout)
 		p := group.Proposal{ID: group.CommandID{1, byte(g)}, Data: []byte("never")}
@@ -126,6 +134,9 @@ func TestStuckDisk(t *testing.T) {
 	}
 	stuck.slow.end(syncProbe, time.Now())
 	c.eventually("node 1 takes part again", func() bool { return !stuck.slow.muted.Load() })
+	if ready, checks := stuck.Ready(); !ready {
+		t.Errorf("a node whose disk answers again is not ready: %+v", checks)
+	}
 	c.eventually("node 1 catches up", func() bool { return len(c.words(1, 1)) == 2 })
 	c.add(1, 2, "b")
 	if err := stuck.Err(); err != nil {

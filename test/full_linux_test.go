@@ -81,6 +81,8 @@ func fillWhileWriting(t *testing.T, c *cluster.Cluster, l *load, disk string) {
 		return leadsNothing(t, c.Node(1), full.ID())
 	})
 	gone := time.Since(began)
+	wantWell(t, full, "/livez")
+	wantWell(t, full, "/readyz") // the others serve what it is asked
 	l.awaitApplied(t, 200)
 	until := time.NewTimer(cluster.Sized(3*time.Second, 20*time.Second))
 	<-until.C

@@ -63,6 +63,11 @@ func TestStuckSync(t *testing.T) {
 		})
 	}
 	writable := time.Since(began)
+	wantWell(t, stuck, "/livez")
+	cluster.Eventually(t, 15*time.Second, "the node is not ready", func() error {
+		return probe(t, stuck, "/readyz", "disk")
+	})
+	wantWell(t, stuck, "/livez") // its disk may come back
 	l.awaitApplied(t, 500)
 	cluster.Eventually(t, time.Minute, "the node takes no connections", func() error {
 		conn, err := net.DialTimeout("tcp", stuck.HTTPAddr(), time.Second)
