@@ -3,7 +3,6 @@ package test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/test/cluster"
 )
 
@@ -74,17 +72,6 @@ func TestClockJumps(t *testing.T) {
 	clock.set(t, jumps, 0)
 	l.verifyLists(t, c.Nodes(), staleKey)
 	verifyHashes(t, c.Nodes(), groups)
-}
-
-// terms returns term and leader of each group, as its members agree.
-func terms(t *testing.T, c *cluster.Cluster, groups []raftyard.GroupID) string {
-	t.Helper()
-	var b strings.Builder
-	for _, g := range append([]raftyard.GroupID{raftyard.SystemGroup}, groups...) {
-		r := raftOf(t, c.Node(1), g)
-		fmt.Fprintf(&b, "%d: %d in %d; ", g, r.Leader, r.Term)
-	}
-	return b.String()
 }
 
 // A clock is the wall clock of the nodes of a test: a file that says how many seconds it is
