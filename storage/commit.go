@@ -97,7 +97,10 @@ func (s *Store) write(w *writer, n int) error {
 		// Cannot be: Bytes is an upper bound. Nothing was written.
 		return fmt.Errorf("%w: %d keys, %d bytes: %w", ErrTooLarge, len(w.pairs), w.bytes, err)
 	case errors.Is(err, ErrNoSpace):
-		return err // the store is to be closed; nothing was written
+		// The store is to be closed, and nothing was written: what was to be forgotten is
+		// there, and the inventory gets it back when that is done.
+		s.inventory.recall(w.order)
+		return err
 	case err != nil:
 		w.abandon()
 		return s.fail(err)

@@ -255,6 +255,16 @@ func (v *inventory) forget(order []*stage) error {
 	return v.rewrite()
 }
 
+// recall has what [inventory.forget] has removed noted again, since the batch was not
+// written. The floor stays: it is only higher than it must be. The committer calls it.
+func (v *inventory) recall(order []*stage) {
+	for _, st := range order {
+		if st.forgotten {
+			v.dirty[st.group] = true
+		}
+	}
+}
+
 // changed returns what has changed since the last time. The committer calls it.
 func (v *inventory) changed(s *Store) []inventoryChange {
 	changes := make([]inventoryChange, 0, len(v.dirty))

@@ -25,7 +25,9 @@ import (
 // held is in those that they were made of, or in the write-ahead log of the memtable. So
 // such a change is taken back, before Badger sees it:
 //
-//   - That of a compaction, if all tables are whole of which there are any without it.
+//   - That of a compaction, if all tables are whole of which there are any without it. A
+//     flush that was under way then may have followed in the file, and been synced: that
+//     one counts, since what it has made is there.
 //   - That of a flush, if it is the last one, and the logs go on where the tables end. It
 //     is the last, because a flush that has failed is not tried again, see broken.
 //

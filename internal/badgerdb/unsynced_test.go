@@ -114,6 +114,12 @@ func TestUnsyncedManifest(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, nil},
+		{"compaction, and a flush that was under way", func(t *testing.T, o Options) {
+			id := newest(t, o)
+			appendChange(t, o, compacted)
+			appendChange(t, o, flushed(lastID+2))
+			copyTable(t, o, id, lastID+2)
+		}, nil},
 		{"flush", func(t *testing.T, o Options) { appendChange(t, o, flushed(lastID)) }, nil},
 		{"flush, then compaction", func(t *testing.T, o Options) {
 			appendChange(t, o, flushed(lastID+5))
