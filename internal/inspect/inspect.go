@@ -21,6 +21,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/vfs"
 	"github.com/raftyard/raftyard/kv"
 	"github.com/raftyard/raftyard/node"
@@ -57,6 +58,7 @@ type Dir struct {
 	stateFound  []kv.Finding
 	stateErr    error // why it cannot be read, beside what was found
 	stateExists bool
+	odd         map[raftyard.GroupID]error // the first entry of a log that makes no sense
 	machines    []kv.ReplicaImage
 	machineOf   map[kv.Replica]*kv.ReplicaImage
 }
@@ -64,7 +66,7 @@ type Dir struct {
 // Open begins to look at a data directory. What is damaged is not an error but for
 // [Dir.Verify] to tell.
 func Open(dir string) (*Dir, error) {
-	d := &Dir{path: dir}
+	d := &Dir{path: dir, odd: make(map[raftyard.GroupID]error)}
 	var err error
 	d.logs, err = storage.Inspect(dir)
 	switch {
@@ -130,9 +132,24 @@ func (d *Dir) machine(r *storage.Replica) *kv.ReplicaImage {
 	return d.machineOf[kv.Replica{Group: r.Group, Incarnation: r.Incarnation, ID: r.ID}]
 }
 
-// readLog reads a whole log, once, so that it is known what is wrong with it.
+// readLog reads a whole log, once, so that it is known what is wrong with it, and with what
+// its entries say, whoever asks first.
 func (d *Dir) readLog(g raftyard.GroupID) error {
-	return d.logs.ReadLog(g, func(*raftpb.Entry) error { return nil })
+	return d.logs.ReadLog(g, func(e *raftpb.Entry) error {
+		if err := checkEntry(e); err != nil && d.odd[g] == nil {
+			d.odd[g] = fmt.Errorf("entry %d: %w", e.GetIndex(), err)
+		}
+		return nil
+	})
+}
+
+// checkEntry reports an entry that no replica can apply.
+func checkEntry(e *raftpb.Entry) error {
+	if _, _, err := group.DecodeChange(e); err != nil {
+		return err
+	}
+	_, err := group.DecodeEntry(e)
+	return err
 }
 
 // live returns the live replica of a group, and what is kept beside its log.

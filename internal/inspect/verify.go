@@ -7,10 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"go.etcd.io/raft/v3/raftpb"
-
 	"github.com/raftyard/raftyard"
-	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/kv"
 	"github.com/raftyard/raftyard/node"
 	"github.com/raftyard/raftyard/storage"
@@ -53,8 +50,8 @@ const (
 	doStray    = "nothing; nobody misses it once the node has run for a while without it"
 )
 
-// Verify reads everything in the directory and tells all that is wrong. It comes before the
-// other questions: logs are read once, and it alone looks at what their entries say.
+// Verify reads everything in the directory and tells all that is wrong. Logs are read once,
+// whatever was asked before.
 func (d *Dir) Verify() (Report, error) {
 	id := d.logs.Identity
 	v := &verifier{dir: d, report: Report{
@@ -99,7 +96,6 @@ func compareBool(a, b bool) int {
 type verifier struct {
 	dir    *Dir
 	report Report
-	odd    map[raftyard.GroupID]error // entries that make no sense
 }
 
 func (v *verifier) damage(path, do, format string, args ...any) {
@@ -180,15 +176,15 @@ func (v *verifier) replica(r *storage.Replica) {
 	}
 	first, last := v.dir.logs.Log(r.Group).Bounds()
 	v.report.Entries += last + 1 - first
+	if err := v.dir.odd[r.Group]; err != nil {
+		v.group(r.Group, "log", doReplica, err)
+	}
 	rec, err := node.DecodeReplicaRecord(r.Meta)
 	if err != nil {
 		v.group(r.Group, "log", doReplica, err)
 		return
 	}
 	if err := v.checkRecord(r, &rec); err != nil {
-		v.group(r.Group, "log", doReplica, err)
-	}
-	if err := v.odd[r.Group]; err != nil {
 		v.group(r.Group, "log", doReplica, err)
 	}
 	v.files(r, &rec)
@@ -219,22 +215,14 @@ func (v *verifier) checkRecord(r *storage.Replica, rec *node.ReplicaRecord) erro
 	return nil
 }
 
-// entries reads all logs, and decodes what is in them.
+// entries reads all logs that nobody has read yet, and decodes what is in them.
 func (v *verifier) entries() {
-	v.odd = make(map[raftyard.GroupID]error)
 	if !v.dir.logs.Whole() {
 		return
 	}
 	for _, r := range v.dir.logs.Replicas() {
-		err := v.dir.logs.ReadLog(r.Group, func(e *raftpb.Entry) error {
-			if _, _, err := group.DecodeChange(e); err != nil {
-				return err
-			}
-			_, err := group.DecodeEntry(e)
-			return err
-		})
-		if err != nil {
-			v.odd[r.Group] = err
+		if err := v.dir.readLog(r.Group); err != nil {
+			v.group(r.Group, "log", doReplica, err)
 		}
 	}
 }
