@@ -43,13 +43,14 @@ func TestVerifyFindsWhatDoesNotDecode(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !first {
-			if _, err := d.Groups(); err != nil {
+			if _, err = d.Groups(); err != nil {
 				t.Error(err)
 			}
 		}
 		report, err := d.Verify()
 		told := slices.ContainsFunc(report.Findings, func(f Finding) bool {
-			return f.Damage && f.Group != nil && *f.Group == 7 && strings.Contains(f.What, "entry 2")
+			return f.Damage && f.Group != nil && *f.Group == 7 &&
+				strings.Contains(f.What, "entry 2")
 		})
 		if err != nil || !told || report.Sound {
 			t.Errorf("Verify, asked first: %t: %v, sound: %t, found %+v",
