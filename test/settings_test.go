@@ -69,14 +69,14 @@ var nonsenses = []nonsense{
 		want: []string{`disk.stuck_sync: "10s"`, "more than disk.slow_sync, which is 20s"},
 	},
 	{
-		name: "snapshots after no entry",
-		add:  "groups: [{id: 1, kind: kv, voters: [1], snapshot_entries: 0}]",
-		want: []string{`groups[0].snapshot_entries: "0"`, "from 1"},
+		name: "snapshots after half an entry",
+		add:  "groups: [{id: 1, kind: kv, voters: [1], snapshot_entries: 0.5}]",
+		want: []string{`groups[0].snapshot_entries: "0.5"`, "an integer from"},
 	},
 	{
 		name: "snapshots after fewer than none",
 		add:  "groups: [{id: 1, kind: kv, voters: [1], snapshot_entries: -4}]",
-		want: []string{`groups[0].snapshot_entries: "-4"`, "from 1"},
+		want: []string{`groups[0].snapshot_entries: "-4"`, "an integer from"},
 	},
 	{
 		name: "unknown kind", add: "groups: [{id: 1, kind: kw, voters: [1]}]",
@@ -94,7 +94,7 @@ var nonsenses = []nonsense{
 	{name: "no YAML", add: "log: [1", want: []string{"not valid YAML"}},
 	{
 		name: "id of zero", was: "node: {id: 1", is: "node: {id: 0",
-		want: []string{`node.id: "0"`, "from 1 on"},
+		want: []string{`node.id: "0"`, "from 1 to"},
 	},
 	{
 		name: "not in nodes", was: "node: {id: 1", is: "node: {id: 2",
@@ -131,12 +131,12 @@ var nonsenses = []nonsense{
 	{
 		name: "port in use", was: `http: "127.0.0.1:HTTP", peer`,
 		is: `http: "127.0.0.1:USED", peer`, code: exitFailure,
-		want: []string{"listen.http", "127.0.0.1:USED", "in use"},
+		want: []string{"listen.http: 127.0.0.1:USED is taken by another process"},
 	},
 	{
 		name: "port for nodes in use", was: `peer: "127.0.0.1:PEER"}` + "\nn",
 		is: `peer: "127.0.0.1:USED"}` + "\nn", code: exitFailure,
-		want: []string{"listen.peer", "127.0.0.1:USED", "in use"},
+		want: []string{"listen.peer: 127.0.0.1:USED is taken by another process"},
 	},
 	{
 		name: "bad flag", flags: []string{"--node-id", "two"},
