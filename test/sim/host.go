@@ -175,6 +175,9 @@ func (h *host) restartLater() {
 	})
 }
 
+// isToRestart reports whether the operator is about to restart the node.
+func (h *host) isToRestart() bool { return h.broken && h.state != down }
+
 func (h *host) log(what, text string) { h.w.log(h.id, what, text) }
 
 // start starts the node, if it is down.

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/raftyard/raftyard/test/linear"
@@ -107,7 +108,8 @@ func (w *World) recover(done func() bool) bool {
 	w.check.Healed()
 	well := false
 	w.every(10*w.setup.tick, func() bool {
-		well = len(w.check.Unsettled()) == 0 && w.untidy() == "" && len(w.unready()) == 0
+		well = len(w.check.Unsettled()) == 0 && w.untidy() == "" && len(w.unready()) == 0 &&
+			!slices.ContainsFunc(w.hosts, (*host).isToRestart)
 		return well || late()
 	})
 	if !w.turns.Until(func() bool { return well || late() }) {
