@@ -192,7 +192,7 @@ func (o Options) badger() badger.Options {
 	b.NumVersionsToKeep = 1
 	b.MetricsEnabled = false // expvar, so global
 	b.CompactL0OnClose = false
-	b.ChecksumVerificationMode = options.NoVerification // checkTables has done it
+	b.ChecksumVerificationMode = options.NoVerification // checkTables and mergeCheck do it
 	b.VerifyValueChecksum = true
 	b.MemTableSize = o.MemTableSize
 	b.NumMemtables = numMemtables
@@ -249,6 +249,7 @@ type DB struct {
 	room      *room
 	broken    *broken
 	lost      *lostTables
+	merges    *mergeCheck
 	readers   readers
 	reclaimer *reclaimer
 	scrubber  *scrubber
@@ -269,12 +270,13 @@ func Open(o Options) (*DB, error) {
 		path: filepath.Join(o.Dir, lostName), log: o.Logger, failed: lost.note,
 	}
 	space.after = tables.check
+	check := &mergeCheck{log: o.Logger, failed: lost.note, halt: lost.halt}
 	bopts := o.badger()
 	bopts.Logger = logger{
 		to: o.Logger, mergeStep: r.step, failed: lost.note,
-		build: func(compactor int) { tables.writing(compactor); space.build() },
-		built: tables.wrote,
-		halt:  lost.halt,
+		build:  func(compactor int) { tables.writing(compactor); space.build() },
+		merged: check.merged, built: tables.wrote,
+		halt: lost.halt,
 	}
 	based, err := prepare(o, bopts)
 	if err == nil && !based {
@@ -289,6 +291,10 @@ func Open(o Options) (*DB, error) {
 	}
 	// The mapping shows the real path, with all symbolic links followed.
 	dir, err := filepath.EvalSymlinks(o.Dir)
+	var in *merging
+	if err == nil {
+		in, err = mergingOf(bdb)
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), lost.close(bdb))
 	}
@@ -300,17 +306,19 @@ func Open(o Options) (*DB, error) {
 		room:        space,
 		broken:      lost,
 		lost:        tables,
+		merges:      check,
 		wal:         walWatch{dir: dir, size: walSize(o.MemTableSize), log: o.Logger, room: space},
 	}
 	db.committed.Store(bdb.MaxVersion())
 	if err := db.wal.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), lost.close(bdb))
 	}
+	db.scrubber = newScrubber(o)
+	check.start(in, in.check, db.scrubber.ctx.Done())
 	tables.start(db.tableIDs)
 	space.start(dir)
 	db.reclaimer = r
 	r.start(db)
-	db.scrubber = newScrubber(o)
 	db.scrubber.start(db)
 	return db, nil
 }
@@ -324,6 +332,7 @@ func Open(o Options) (*DB, error) {
 // nothing: its directory stays locked until the process ends.
 func (db *DB) Close() error {
 	db.room.stopWaiting()
+	db.scrubber.cancel() // it also ends what looks into a finding of the reclaimer's
 	err := db.broken.do(func() error {
 		db.reclaimer.stop()
 		db.scrubber.stop()

@@ -14,7 +14,7 @@ func testOptions(t *testing.T) Options {
 	return Options{Dir: t.TempDir(), MemTableSize: MinMemTableSize}
 }
 
-func mustOpen(t *testing.T, o Options) *DB {
+func mustOpen(t testing.TB, o Options) *DB {
 	t.Helper()
 	db, err := Open(o)
 	if err != nil {
@@ -76,12 +76,12 @@ func TestCommitIsThereAfterReopen(t *testing.T) {
 
 // deadline bounds the waiting for something that Badger does in the background.
 type deadline struct {
-	t     *testing.T
+	t     testing.TB
 	until time.Time
 	clock *time.Ticker
 }
 
-func newDeadline(t *testing.T) *deadline {
+func newDeadline(t testing.TB) *deadline {
 	t.Helper()
 	d := &deadline{
 		t: t, until: time.Now().Add(time.Minute), clock: time.NewTicker(5 * time.Millisecond),

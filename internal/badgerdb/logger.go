@@ -13,6 +13,7 @@ type logger struct {
 	to        *slog.Logger
 	mergeStep func()              // called before each step of Flatten, by its goroutine
 	build     func(compactor int) // called before each table of a compaction
+	merged    func()              // called when a part of a compaction has read all of its input
 	built     func(compactor int) // called when all of them have been written
 	failed    func(error)         // called when something could not be written or synced
 	halt      func()              // called when a flush or compaction has failed; may wait for ever
@@ -26,6 +27,11 @@ const mergeText = "Attempting to compact"
 // buildText begins what a compaction says, and nobody else, when it has merged what goes
 // into a table and is about to write it. It holds nothing then that others need.
 const buildText = "[%d] LOG Compact. Added"
+
+// mergedText is what each part of a compaction says, and nobody else, when it has read all of
+// its input. The MANIFEST does not name what it becomes before all parts have said so and have
+// been let go on. It holds nothing then that others need.
+const mergedText = "Discard stats: %v"
 
 // builtText and failedText begin what a compactor says when it is done.
 const (
@@ -90,6 +96,8 @@ func (l logger) Debugf(format string, args ...any) {
 	switch {
 	case l.build != nil && strings.HasPrefix(format, buildText):
 		l.build(compactor(args))
+	case l.merged != nil && format == mergedText:
+		l.merged()
 	case l.built != nil && strings.HasPrefix(format, builtText):
 		l.built(compactor(args))
 	}

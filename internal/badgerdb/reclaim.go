@@ -144,6 +144,9 @@ func (db *DB) Reclaim() error { return db.reclaimer.judge() }
 func (r *reclaimer) judge() error {
 	r.work.Lock()
 	defer r.work.Unlock()
+	if err := r.db.broken.err(); err != nil {
+		return err
+	}
 	e, err := r.estimate()
 	if err == nil && !e.worth(r.db.Opts().MemTableSize) {
 		return nil
@@ -221,6 +224,11 @@ func (r *reclaimer) reclaim(e estimate, began time.Time) (gained int64, err erro
 	if !r.release() {
 		return 0, errors.New("a snapshot holds what is older")
 	}
+	r.begin()
+	if err = r.checkBeforeMerge(); err != nil {
+		return 0, err
+	}
+	r.begin()
 	if err = r.mergeLevels(); err != nil {
 		return 0, err
 	}
@@ -282,11 +290,15 @@ func (r *reclaimer) wait(clock <-chan time.Time) error {
 	}
 }
 
-// mergeLevels brings all tables to the last level. Badger knows no way to end
+// mergeLevels brings all tables to the last level. It ends without Badger when a compaction
+// has failed.
+func (r *reclaimer) mergeLevels() error { return r.db.broken.do(r.flatten) }
+
+// flatten is mergeLevels as far as Badger does it. Badger knows no way to end
 // that early; but it says what it does, and step takes the opportunity. While
 // writes come it would not end at all, because it goes on as long as there is a
 // table in level 0, and the usual compactions rest meanwhile.
-func (r *reclaimer) mergeLevels() (err error) {
+func (r *reclaimer) flatten() (err error) {
 	defer func() {
 		switch p := recover(); p {
 		case nil:
@@ -296,29 +308,41 @@ func (r *reclaimer) mergeLevels() (err error) {
 			err = fmt.Errorf("merge: badger: %v", p)
 		}
 	}()
-	now := time.Now()
-	r.merge.began, r.merge.step = now, now
-	r.merge.from = r.db.committed.Load()
 	if err := r.db.Flatten(1); err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
 	return nil
 }
 
-// step is called before each step of mergeLevels, by its goroutine. It leaves the
-// disk to others as long as the step before took, and panics with errInterrupted
+// step is called before each step of a merge, by its goroutine. It panics with errInterrupted
 // to end the merge.
 func (r *reclaimer) step() {
+	if err := r.pause(); err != nil {
+		panic(err)
+	}
+}
+
+// begin says that steps begin from here.
+func (r *reclaimer) begin() {
+	now := time.Now()
+	r.merge.began, r.merge.step = now, now
+	r.merge.from = r.db.committed.Load()
+}
+
+// pause leaves the disk to others as long as the step before took, and returns errInterrupted
+// when commits come.
+func (r *reclaimer) pause() error {
 	pause := time.NewTimer(min(time.Since(r.merge.step), maxPause))
 	defer pause.Stop()
 	if err := r.wait(pause.C); err != nil {
-		panic(err)
+		return err
 	}
 	looks := uint64(time.Since(r.merge.began)/lookInterval) + 1
 	if r.db.committed.Load() > r.merge.from+looks*quietCommits {
-		panic(errInterrupted)
+		return errInterrupted
 	}
 	r.merge.step = time.Now()
+	return nil
 }
 
 // release lets compaction drop everything that is hidden. It reports false while

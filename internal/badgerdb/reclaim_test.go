@@ -13,7 +13,7 @@ import (
 )
 
 // openByHand opens a database of which the test alone drives the reclaimer.
-func openByHand(t *testing.T, o Options) *DB {
+func openByHand(t testing.TB, o Options) *DB {
 	t.Helper()
 	db := mustOpen(t, o)
 	db.reclaimer.stop()
@@ -62,7 +62,7 @@ func deleteBurst(t *testing.T, db *DB, n int) {
 }
 
 // change calls fn for n keys, so many in a transaction.
-func change(t *testing.T, db *DB, n, each int, fn func(*badger.Txn, []byte) error) {
+func change(t testing.TB, db *DB, n, each int, fn func(*badger.Txn, []byte) error) {
 	t.Helper()
 	for i := 0; i < n; i += each {
 		err := db.Commit(func(txn *badger.Txn) error {

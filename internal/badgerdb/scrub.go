@@ -41,6 +41,8 @@ type scrubber struct {
 	pass sync.Mutex // held for the whole of a pass
 	read []byte     // the table that is looked at; the pass has it
 
+	telling sync.Mutex // held while damaged runs: merges find damage as well
+
 	mu     sync.Mutex
 	counts Upkeep            // what tell returns
 	found  map[uint64]Damage // by table
@@ -194,6 +196,8 @@ func (s *scrubber) note(t badger.TableInfo, what error) {
 	s.found[t.ID] = d
 	s.mu.Unlock()
 	if s.damaged != nil {
+		s.telling.Lock()
+		defer s.telling.Unlock()
 		s.damaged(s.ctx, d)
 	}
 }
