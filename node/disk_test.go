@@ -104,7 +104,9 @@ func TestStuckDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	stuck := c.nodes[1]
+	stuck.slow.mu.Lock()
 	stuck.slow.limits.fail = time.Hour
+	stuck.slow.mu.Unlock()
 	stuck.slow.begin(syncProbe, time.Now().Add(-defaultStuckSync-time.Second))
 	c.eventually("node 1 resigns", func() bool { return stuck.slow.muted.Load() })
 	ready, checks := stuck.Ready()
