@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -139,5 +140,31 @@ func TestFaultsStayInside(t *testing.T) {
 	})
 	if text := failed.Load(); text != nil {
 		t.Fatal(*text)
+	}
+}
+
+// TestPanicInRaftStaysInside: an invariant of raft is broken in one replica, the leader of its
+// group. It is stopped and says why; its group, its node and the other groups there go on.
+func TestPanicInRaftStaysInside(t *testing.T) {
+	c := newCluster(t, 3)
+	c.create(1, 1, 2, 3)
+	c.create(2, 1, 2, 3)
+	c.add(1, 1, "a")
+	at := c.leader(1)
+	other := at%3 + 1
+	r := c.nodes[at].replica(1)
+	onWorker(r, func() {
+		r.worker.guard(r, "take a step", func() { panic("out of joint") })
+	})
+	q := c.inQuarantine(at)
+	if q.Reason != RaftPanicked || q.Votes || len(q.Events) == 0 ||
+		!strings.Contains(q.Events[len(q.Events)-1], "out of joint") {
+		t.Errorf("quarantine = %+v, want a panic of raft, with events, and no vote", q)
+	}
+	c.add(other, 1, "b")
+	c.wantWords(other, 1, "a", "b")
+	c.add(at, 2, "b")
+	if err := c.nodes[at].Err(); err != nil {
+		t.Errorf("the node has failed: %v", err)
 	}
 }
