@@ -44,12 +44,17 @@ func TestDiskFilledToTheBrim(t *testing.T) {
 		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 	}
 	out, err := cmd.CombinedOutput()
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSPC) {
+	denied := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) ||
+		errors.Is(err, unix.ENOSPC)
+	if denied && os.Getenv("CI") == "" {
 		t.Skipf("no user namespaces here: %v", err)
 	}
 	t.Logf("%s", out)
 	if err != nil {
 		t.Fatalf("the child: %v", err)
+	}
+	if strings.Contains(string(out), "--- SKIP") {
+		t.Skip("the child has done nothing")
 	}
 }
 
@@ -92,6 +97,9 @@ func (w *brimWriter) run() {
 func brim(t *testing.T, rounds int) {
 	mnt := t.TempDir()
 	if err := unix.Mount("tmpfs", mnt, "tmpfs", 0, "size=96m"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("mount a tmpfs: %v", err)
+		}
 		t.Skipf("a tmpfs cannot be mounted here: %v", err)
 	}
 	t.Cleanup(func() {

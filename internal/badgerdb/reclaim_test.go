@@ -198,6 +198,15 @@ func TestReclaimIsInterrupted(t *testing.T) {
 	if err := db.reclaimer.judge(); !errors.Is(err, errInterrupted) {
 		t.Errorf("judge under load = %v", err)
 	}
+	broken := errors.New("broken")
+	db.reclaimer.fill = func(int) error { return broken }
+	if err := db.reclaimer.judge(); !errors.Is(err, broken) {
+		t.Errorf("judge with a commit that fails = %v", err)
+	}
+	if u := db.Upkeep(); u.ReclaimsEnded != 1 || u.ReclaimsFailed != 1 || u.Reclaims != 0 ||
+		!u.Reclaimed.IsZero() {
+		t.Errorf("upkeep tells %+v, want one that was ended and one that has failed", u)
+	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}

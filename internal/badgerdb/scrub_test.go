@@ -109,6 +109,12 @@ func TestScrubFinds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
+		{"unreadable", "is unreadable", func(t *testing.T, path string) {
+			t.Helper()
+			if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o750)); err != nil {
+				t.Fatal(err)
+			}
+		}},
 		{"deleted", "is missing", func(t *testing.T, path string) {
 			t.Helper()
 			if err := os.Remove(path); err != nil {
@@ -145,7 +151,8 @@ func TestScrubFinds(t *testing.T) {
 				if u := db.Upkeep(); len(u.Damaged) != 1 || u.Damaged[0] != got[0].Finding {
 					t.Errorf("upkeep tells %v, want %v", u.Damaged, got[0].Finding)
 				}
-				if err := os.WriteFile(path, keep, 0o600); err != nil { // to be closed
+				err = errors.Join(os.RemoveAll(path), os.WriteFile(path, keep, 0o600)) // to be closed
+				if err != nil {
 					t.Fatal(err)
 				}
 				mustClose(t, db)
