@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,9 +85,17 @@ func fillWhileWriting(t *testing.T, c *cluster.Cluster, l *load, disk string) {
 	wantWell(t, full, "/livez")
 	wantWell(t, full, "/readyz") // the others serve what it is asked
 	l.awaitApplied(t, 200)
+	cluster.Eventually(t, startLimit, "there is no space at all", func() error {
+		return want(f.refused.Load() > 0, "another program can still write")
+	})
 	until := time.NewTimer(cluster.Sized(3*time.Second, 20*time.Second))
 	<-until.C
 	l.awaitApplied(t, 200)
+	for i, g := range l.groups {
+		if err := put(t, c.Nodes()[i%2], g, "after", []byte("it was full")); err != nil {
+			t.Errorf("group %d while a disk is full: %v", g, err)
+		}
+	}
 	written := f.end(t)
 	freed := time.Now()
 	cluster.Eventually(t, resumeLimit, "node 3 works again", func() error {
@@ -126,6 +135,8 @@ type filler struct {
 	wg   sync.WaitGroup
 	size int64
 	err  error
+
+	refused atomic.Int64 // how often there was no space
 }
 
 func newFiller(t *testing.T, path string) *filler {
@@ -149,6 +160,7 @@ func (f *filler) run(file *os.File) error {
 			return errors.Join(err, file.Close())
 		}
 		if err != nil {
+			f.refused.Add(1)
 			cluster.Pause(f.stop, time.Second)
 		}
 		select {

@@ -79,6 +79,9 @@ func TestStuckSync(t *testing.T) {
 	silent := time.Since(began)
 	reads := reader.end(t)
 	// The kernel, or here strace, may let a process end only when its sync comes back.
+	if reads == 0 {
+		t.Error("there were no reads, so none can have been stale")
+	}
 	code := stuck.AwaitExit(time.Minute)
 	ended := time.Since(began)
 	hang.end()
