@@ -9,6 +9,7 @@ ROUNDS   ?= 500
 SEEDS    ?= 100000
 LIVES    ?= 10000
 CHAOS    ?= 30m
+DISKS    ?= Damage|FullDisk|SyncErrors|StuckSync|Truncated|Stalls|LongLife|Leaks|Clock
 CHANGES  ?= Changes|Comes|Callers|Founded|Leader|Members|Dropped|Late|Operators|Wiped|Older
 VULN     ?= golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
@@ -50,7 +51,7 @@ mutants: ## Plant bugs, one after the other, and see that the tests find each.
 	  -run 'TestTornUpdate|TestClampTail|TestSkippedSync' ./storage ./internal/simdisk
 
 .PHONY: soak
-soak: ## Hours: ROUNDS kills, SEEDS and LIVES simulations, CHAOS of chaos, CHANGES of members.
+soak: ## Hours: ROUNDS kills, SEEDS and LIVES simulations, CHAOS of chaos, CHANGES of members, DISKS.
 	@status=0; \
 	RAFTYARD_CRASH_ROUNDS=$(ROUNDS) $(GO) test -v -count=1 -timeout 0 ./test/crash || status=1; \
 	$(GO) test -v -count=1 -timeout 0 -run TestSeeds ./test/sim -seeds $(SEEDS) || status=1; \
@@ -58,6 +59,10 @@ soak: ## Hours: ROUNDS kills, SEEDS and LIVES simulations, CHAOS of chaos, CHANG
 	RAFTYARD_CHAOS_DURATION=$(CHAOS) \
 	  $(GO) test -v -count=1 -timeout 0 -run TestChaos ./test || status=1; \
 	RAFTYARD_TEST_SCALE=full $(GO) test -v -count=1 -timeout 0 -run '$(CHANGES)' ./test || status=1; \
+	RAFTYARD_TEST_SCALE=full $(GO) test -v -count=1 -timeout 0 -run '$(DISKS)' ./test || status=1; \
+	RAFTYARD_TEST_SCALE=full $(GO) test -v -count=1 -timeout 0 ./test/memory || status=1; \
+	RAFTYARD_TEST_SCALE=full $(GO) test -v -count=1 -timeout 0 -run 'Inside|Brim' \
+	  ./node ./internal/badgerdb || status=1; \
 	exit $$status
 
 # Only packages whose tests use datadriven know the flag -rewrite.
