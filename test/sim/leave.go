@@ -21,6 +21,7 @@ func leave(w *World, f *Fault) {
 		return
 	}
 	w.leaver, h.in, h.touched = h, false, false
+	h.drainDoubted = h.drainDoubted || h.draining > 0
 	force := f.N&1 != 0
 	if force {
 		h.wanted = false
@@ -32,6 +33,9 @@ func leave(w *World, f *Fault) {
 		}
 		for !w.hasLeft(h) {
 			w.stillHere(h)
+			if h.drainDoubted && !w.working && w.isTakenBack(h) {
+				_ = w.leaveOnce(h, false) // it is asked again
+			}
 		}
 		w.counts.Leaves++
 		w.log(h.id, "has left", "")
@@ -64,6 +68,21 @@ func (w *World) leaveOnce(h *host, force bool) error {
 	})
 	w.log(h.id, "leaves?", fmt.Sprintf("force %t: %v", force, err))
 	return err
+}
+
+// isTakenBack reports whether somebody has taken back that a node leaves: one who had asked to
+// have it drained before, of whom nobody knew, may have been heard after that.
+func (w *World) isTakenBack(h *host) bool {
+	back := false
+	err := w.admin(func(ctx context.Context, n *node.Node) error {
+		return node.View(ctx, n, raftyard.SystemGroup, node.Linearizable,
+			func(reg *registry.Registry) error {
+				rec, ok := reg.Node(h.id)
+				back = ok && (rec.State == registry.NodeActive || rec.State == registry.NodeDrained)
+				return nil
+			})
+	})
+	return err == nil && back
 }
 
 // hasLeft reports whether the registry says that a node is removed.

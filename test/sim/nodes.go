@@ -22,6 +22,9 @@ type standing struct {
 	draining int  // so many ask it to, or take that back
 	touched  bool // somebody has
 
+	// drainDoubted: that was asked, and may come to pass when something else has been asked.
+	drainDoubted bool
+
 	removed bool // it was taken out of the cluster
 
 	moves int // how often its address has changed
@@ -127,6 +130,7 @@ func (w *World) setDrained(h *host, drained bool) error {
 		}
 		return err
 	})
+	h.drainDoubted = h.drainDoubted || err != nil && !node.NotApplied(err)
 	w.log(h.id, "drained?", fmt.Sprintf("%t: %v", drained, err))
 	return err
 }

@@ -253,7 +253,7 @@ func (e *Endpoint) Peers() []transport.PeerStatus {
 		out = append(out, transport.PeerStatus{
 			Node: c.to, Addr: c.addr, Identity: e.seen[c.to],
 			Up: c.state == up && !e.closed, Since: c.since, LastError: c.lastErr,
-			Connects: c.connects,
+			Connects: c.connects, Told: e.told[c.to],
 		})
 	}
 	return out
