@@ -70,7 +70,7 @@ type NodeID uint64
 
 // MaxNodeID is the largest id of a node. It is typed by people and read by whatever reads
 // JSON: up to here a floating point number holds every integer.
-const MaxNodeID NodeID = 1<<53 - 1
+const MaxNodeID = 1<<53 - 1
 
 // String returns the id in decimal.
 func (id NodeID) String() string { return strconv.FormatUint(uint64(id), 10) }
