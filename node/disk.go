@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/space"
 )
 
@@ -85,6 +86,14 @@ func newDisk(now func() time.Time, probe func() int64) *disk {
 		now: now, probe: probe,
 		burst: space.New(diskEvery, 1), steady: space.New(diskAhead, 1),
 	}
+}
+
+// hasNoRoomFor reports whether this node takes no new replica of the group, and no snapshot.
+// It goes on longer with the system group, without which nobody here hears that a group is
+// deleted, or is to be elsewhere, which is what gives space back.
+func (n *Node) hasNoRoomFor(g raftyard.GroupID) bool {
+	level := n.disk.current()
+	return level >= DiskFloor || level >= DiskSoft && g != raftyard.SystemGroup
 }
 
 func (d *disk) current() DiskLevel { return DiskLevel(d.level.Load()) }

@@ -216,7 +216,7 @@ func (h *handler) HandleSnapshot(
 	if err := h.accept(from); err != nil {
 		return err
 	}
-	if h.disk.current() >= DiskSoft {
+	if h.hasNoRoomFor(env.Group) {
 		return fmt.Errorf("node %d: %w", h.cfg.ID, ErrDiskFull)
 	}
 	if r := h.replica(env.Group); r != nil && h.isHeld(r, from.Node, false) {

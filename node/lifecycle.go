@@ -151,7 +151,7 @@ func (l *lifecycle) wanted(env *transport.Envelope) *claim {
 		l.node.foreignStore(l.node.cfg.ID, l.node.ownStore()) {
 		return nil
 	}
-	if l.node.disk.current() >= DiskSoft && env.Group != raftyard.SystemGroup {
+	if l.node.hasNoRoomFor(env.Group) {
 		return nil // the sender comes again
 	}
 	if st, ok := l.node.store.Replica(env.Group); ok && st.Incarnation == env.Incarnation {

@@ -29,7 +29,8 @@ type counters struct {
 
 	snapshotsTaken     atomic.Uint64
 	snapshotsSent      atomic.Uint64
-	snapshotsFailed    atomic.Uint64
+	snapshotsFailed    atomic.Uint64 // could not be sent
+	snapshotsPostponed atomic.Uint64 // could not be taken
 	snapshotsReceived  atomic.Uint64
 	snapshotsInstalled atomic.Uint64
 }
@@ -79,8 +80,8 @@ type Metrics struct {
 	ProposalsApplied, ProposalsNotApplied, ProposalsUnknown uint64
 	Reads, LeaderChanges                                    uint64
 
-	SnapshotsTaken, SnapshotsSent, SnapshotsFailed uint64
-	SnapshotsReceived, SnapshotsInstalled          uint64
+	SnapshotsTaken, SnapshotsSent, SnapshotsFailed, SnapshotsPostponed uint64
+	SnapshotsReceived, SnapshotsInstalled                              uint64
 
 	DiskFreeBytes int64
 	DiskLevel     DiskLevel
@@ -116,7 +117,9 @@ func (n *Node) Metrics() Metrics {
 		ProposalsUnknown:    c.proposalsUnknown.Load(),
 		Reads:               c.reads.Load(), LeaderChanges: c.leaderChanges.Load(),
 		SnapshotsTaken: c.snapshotsTaken.Load(), SnapshotsSent: c.snapshotsSent.Load(),
-		SnapshotsFailed: c.snapshotsFailed.Load(), SnapshotsReceived: c.snapshotsReceived.Load(),
+		SnapshotsFailed:    c.snapshotsFailed.Load(),
+		SnapshotsPostponed: c.snapshotsPostponed.Load(),
+		SnapshotsReceived:  c.snapshotsReceived.Load(),
 		SnapshotsInstalled: c.snapshotsInstalled.Load(),
 		DiskFreeBytes:      n.disk.free.Load(),
 		DiskLevel:          n.disk.current(),

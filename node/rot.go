@@ -144,7 +144,8 @@ func (rep *nodeReport) damageProblem() string {
 		if len(db.Damaged) == 0 {
 			continue
 		}
-		way := "restart the node: it takes the states from the other members"
+		way := "restart the node: it takes the states from the other members, if no " +
+			"state.damaged of an earlier time is there, which is to be deleted first"
 		if db.Name == "log" {
 			way = "the node goes on, and would not start again: while the other members are " +
 				"well, stop it, empty its data directory and start it"

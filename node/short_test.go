@@ -51,6 +51,22 @@ func TestNothingComesToAFullNode(t *testing.T) {
 	}
 }
 
+// TestSystemGroupHasRoomLonger: what tells a node that groups are deleted, which gives space
+// back, comes to it until there is none at all.
+func TestSystemGroupHasRoomLonger(t *testing.T) {
+	n := &Node{disk: newDisk(time.Now, nil)}
+	for level, want := range map[DiskLevel][2]bool{ // of the system group, of another
+		DiskOK: {false, false}, DiskSoft: {false, true}, DiskHard: {false, true},
+		DiskFloor: {true, true},
+	} {
+		n.disk.level.Store(int32(level))
+		got := [2]bool{n.hasNoRoomFor(raftyard.SystemGroup), n.hasNoRoomFor(1)}
+		if got != want {
+			t.Errorf("no room at %v: %t, want %t", level, got, want)
+		}
+	}
+}
+
 // TestSlowDisksShedOneAfterTheOther: a node whose syncs are slow gives all leaderships away.
 // A second one that is as slow keeps its own meanwhile, though a third could take them.
 func TestSlowDisksShedOneAfterTheOther(t *testing.T) {

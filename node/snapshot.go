@@ -227,6 +227,7 @@ func (w *worker) snapshotOvertaken(r *replica, res snapshotResult) {
 
 // snapshotFailed has another attempt be made later.
 func (w *worker) snapshotFailed(r *replica, res snapshotResult) {
+	w.node.metrics.snapshotsPostponed.Add(1)
 	w.node.logger.Warn("snapshot postponed", groupAttr(r.group), errAttr(res.err))
 	r.note("snapshot postponed: %v", res.err)
 	r.postpone()

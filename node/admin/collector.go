@@ -211,6 +211,9 @@ func (n *nodeCollector) workFigures() {
 		labelled{"taken", func(m *node.Metrics) float64 { return float64(m.SnapshotsTaken) }},
 		labelled{"sent", func(m *node.Metrics) float64 { return float64(m.SnapshotsSent) }},
 		labelled{"failed", func(m *node.Metrics) float64 { return float64(m.SnapshotsFailed) }},
+		labelled{"postponed", func(m *node.Metrics) float64 {
+			return float64(m.SnapshotsPostponed)
+		}},
 		labelled{"received", func(m *node.Metrics) float64 { return float64(m.SnapshotsReceived) }},
 		labelled{"installed", func(m *node.Metrics) float64 {
 			return float64(m.SnapshotsInstalled)
