@@ -28,8 +28,8 @@ func TestMemberThatNeverStarts(t *testing.T) {
 	// A node that is not known at all.
 	a := c.Node(2).SetMembers(
 		t.Context(), g, client.Members{Voters: []raftyard.NodeID{1, 9}}, time.Second)
-	if a.Outcome != cluster.NotApplied {
-		t.Errorf("node 9 is to be a member: %v, want it refused", a)
+	if a.Outcome != cluster.NotApplied || a.Why != client.CodeInvalid {
+		t.Errorf("node 9 is to be a member: %v, want %s", a, client.CodeInvalid)
 	}
 	asked := c.Nodes()[:3]
 	if testing.Short() {
