@@ -80,9 +80,9 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // TestManyCallers has eight operators create, delete and move the same groups at the same
-// time, under writes. Each call must end with what has come of it, never may two
-// replicas of a group be at work on one node or two leaders in one term, and all must be
-// as the last of them has decided.
+// time, while one of them is written to. Each call must end with what has come of it, never
+// may two nodes lead in one term, and all must be as the last of them has decided: one
+// replica of each group on its nodes, and nothing of the others on any disk.
 func TestManyCallers(t *testing.T) {
 	cluster.Long(t)
 	seed := chaosSeed(t)
