@@ -93,6 +93,15 @@ func (d *Disk) Stats() Stats {
 	return d.stats
 }
 
+// Fresh reports whether the database in a directory shows commits that a crash may take:
+// never, unless syncs are skipped. Where there is no database it is false.
+func (d *Disk) Fresh(dir string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n, err := d.find("stat", dir)
+	return err == nil && n.base != nil && n.base.fresh > 0
+}
+
 // Crash is a power failure. All that is open is dead.
 func (d *Disk) Crash() {
 	d.mu.Lock()

@@ -25,8 +25,12 @@ func TestMutants(t *testing.T) {
 				return
 			}
 			find := hunt
-			if b == mutant.SkipUnheeded { // other seeds skip nothing
+			switch b {
+			case mutant.SkipUnheeded: // other seeds skip nothing
 				find = huntPoisoned
+			case mutant.ReuseReplica, mutant.NoTombstone, mutant.EpochIgnored:
+				find = huntLives // they are what life cycles must find
+			default:
 			}
 			r, seeds := find(t)
 			if r == nil {
@@ -114,8 +118,20 @@ func huntPoisoned(t *testing.T) (*Result, int) {
 // hunt runs seeds until one fails, and returns how many that took.
 func hunt(t *testing.T) (*Result, int) {
 	t.Helper()
+	return huntIn(t, false, true)
+}
+
+// huntLives is hunt among life cycles alone.
+func huntLives(t *testing.T) (*Result, int) {
+	t.Helper()
+	return huntIn(t, true)
+}
+
+// huntIn is hunt among life cycles, or others, or both.
+func huntIn(t *testing.T, lives ...bool) (*Result, int) {
+	t.Helper()
 	for i := range seedCount() {
-		for _, life := range []bool{false, true} {
+		for _, life := range lives {
 			r, err := Run(Config{Seed: *fromFlag + uint64(i), LifeCycle: life})
 			if err != nil {
 				t.Fatal(err)

@@ -245,8 +245,8 @@ func changes(name string) bool {
 
 // sent hears of every envelope that leaves a node.
 func (w *World) sent(from raftyard.NodeID, env *transport.Envelope) {
-	if w.hosts[from-1].examine != nil {
-		w.check.Sent(from, env, nil)
+	if h := w.hosts[from-1]; h.examine != nil {
+		w.check.Sent(from, env, h.disk.Fresh("/data/log"))
 	}
 }
 

@@ -158,7 +158,7 @@ func (b *bench) step(nodes ...raftyard.NodeID) {
 // send sends a message from one node to another; what it has of term and type is
 // the caller's.
 func (b *bench) send(from, to raftyard.NodeID, m *raftpb.Message) {
-	b.c.Sent(from, b.envelope(from, to, m), nil)
+	b.c.Sent(from, b.envelope(from, to, m), false)
 }
 
 func (b *bench) envelope(from, to raftyard.NodeID, m *raftpb.Message) *transport.Envelope {

@@ -4,11 +4,11 @@
 // A [Checker] is told what happens, in the order in which it happens:
 //
 //	c := check.New(check.Config{Now: clock})
-//	c.Opened(node, seen)       // a node has started
-//	c.Sent(node, env, durable) // an envelope leaves a node
-//	c.Stepped(node, seen)      // something ran on a node
+//	c.Opened(node, seen)        // a node has started
+//	c.Sent(node, env, unsynced) // an envelope leaves a node
+//	c.Stepped(node, seen)       // something ran on a node
 //	c.Applied(id, batch, results)
-//	c.Acked(write)             // a client was told that its write is done
+//	c.Acked(write)              // a client was told that its write is done
 //	c.Crashed(node, check.LostNothing)
 //	if c.Broken() {
 //		return c.Err()

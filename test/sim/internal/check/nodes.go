@@ -35,7 +35,7 @@ func (c *Checker) Opened(node raftyard.NodeID, seen *Examined) {
 	early := n.early
 	n.early = nil
 	for i := range early {
-		c.Sent(node, &early[i], nil)
+		c.Sent(node, &early[i], false)
 	}
 }
 

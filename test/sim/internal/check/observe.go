@@ -24,23 +24,6 @@ type Identity struct {
 	Node        raftyard.NodeID
 }
 
-// Durable is what would be left of a node's logs after a power failure now.
-type Durable interface {
-	// Held returns what is durable of the group's replica, and false if nothing is.
-	Held(g raftyard.GroupID) (Held, bool)
-}
-
-// Held is what is durable of one replica.
-type Held struct {
-	Incarnation raftyard.Incarnation
-	ID          raftyard.ReplicaID
-	Log         Log
-
-	// Unsynced is set when the disk has less than Log says: a commit has returned
-	// that is not durable.
-	Unsynced bool
-}
-
 // Log is the part of [storage.Log] that is looked at.
 type Log interface {
 	HardState() *raftpb.HardState

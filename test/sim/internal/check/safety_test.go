@@ -177,12 +177,16 @@ func TestDurableFirst(t *testing.T) {
 			b.send(2, 3, message(raftpb.MsgApp, 3, 3))
 		}},
 		{"acknowledges while a commit is not synced", DurableFirst, func(b *bench) {
-			held := view{Held{incarnation(), 2, b.log(2), true}}
-			b.c.Sent(2, b.envelope(2, 1, message(raftpb.MsgAppResp, 2, 3)), held)
+			b.c.Sent(2, b.envelope(2, 1, message(raftpb.MsgAppResp, 2, 3)), true)
+		}},
+		{"gives a vote while a commit is not synced", DurableFirst, func(b *bench) {
+			b.vote(2, 3, 3)
+			b.c.Sent(2, b.envelope(2, 3, message(raftpb.MsgVoteResp, 3, 0)), true)
 		}},
 		{"has nothing durable", DurableFirst, func(b *bench) {
-			m := message(raftpb.MsgHeartbeatResp, 2, 0)
-			b.c.Sent(2, b.envelope(2, 1, m), view{Held{incarnation(), 9, b.log(2), false}})
+			env := b.envelope(2, 1, message(raftpb.MsgHeartbeatResp, 2, 0))
+			env.From.Replica, env.Message.From = 9, new(uint64(9))
+			b.c.Sent(2, env, false)
 		}},
 		{"drops what it acknowledged", DurableFirst, func(b *bench) {
 			b.replicate(1, 2)
@@ -250,11 +254,6 @@ func TestStandsWithLess(t *testing.T) {
 	b.none()
 }
 
-// view shows one replica's durable state.
-type view struct{ held Held }
-
-func (v view) Held(raftyard.GroupID) (Held, bool) { return v.held, true }
-
 // Committed entries: rule 2.
 func TestLogMatching(t *testing.T) {
 	try(t, []breach{
@@ -300,7 +299,7 @@ func TestIdentity(t *testing.T) {
 			b.restart(3, LostAll)
 		}},
 		{"sends in another's name", OneHome, func(b *bench) {
-			b.c.Sent(2, b.envelope(3, 1, message(raftpb.MsgHeartbeatResp, 2, 0)), nil)
+			b.c.Sent(2, b.envelope(3, 1, message(raftpb.MsgHeartbeatResp, 2, 0)), false)
 		}},
 		{"vanishes without a tombstone", DeadAreSilent, func(b *bench) {
 			b.nodes[3].Replicas, b.nodes[3].Stored = nil, nil

@@ -199,7 +199,7 @@ func TestMembership(t *testing.T) {
 		after := with(four, 4, roles(voter, voter, voter, voter))
 		after.Members = append(after.Members[:2], after.Members[3])
 		take(b, after)
-		b.c.Sent(1, b.removed(4, 5), nil)
+		b.c.Sent(1, b.removed(4, 5), false)
 		b.none()
 	})
 	try(t, []breach{
@@ -267,16 +267,16 @@ func TestMembership(t *testing.T) {
 			b.send(1, 2, m)
 		}},
 		{"have the one that is told it is removed", Membership, func(b *bench) {
-			b.c.Sent(1, b.removed(1, 4), nil)
+			b.c.Sent(1, b.removed(1, 4), false)
 		}},
 		{"give out ids that the removed one is not below", Membership, func(b *bench) {
 			take(b, four)
 			env := b.removed(2, 5)
 			env.To.Replica = 7
-			b.c.Sent(1, env, nil)
+			b.c.Sent(1, env, false)
 		}},
 		{"are of an epoch that nobody has seen", Membership, func(b *bench) {
-			b.c.Sent(1, b.removed(7, 4), nil)
+			b.c.Sent(1, b.removed(7, 4), false)
 		}},
 	})
 }

@@ -9,7 +9,8 @@ import (
 
 // Sent tells that an envelope leaves a node; a copy that the network makes is not
 // sent again. The checker keeps nothing of it, unless the node was not opened yet.
-// Without durable, what the node's log store says is taken for durable.
+// What the node's log store says is taken for durable, unless unsynced says that its
+// disk would lose some of that in a power failure now.
 //
 // Rule 4, [DurableFirst]: what a message vouches for was durable when it left.
 //
@@ -24,7 +25,7 @@ import (
 // A leader's entries may travel before its own disk has them, and so may whatever
 // it says of the commit index: it counts itself only when it has them, which is
 // looked at where it commits.
-func (c *Checker) Sent(node raftyard.NodeID, env *transport.Envelope, durable Durable) {
+func (c *Checker) Sent(node raftyard.NodeID, env *transport.Envelope, unsynced bool) {
 	n := c.node(node)
 	if !n.up {
 		n.early = append(n.early, *env)
@@ -45,19 +46,12 @@ func (c *Checker) Sent(node raftyard.NodeID, env *transport.Envelope, durable Du
 	// A state that somebody has asked for is sent aside from raft.
 	aside := env.Message.GetType() == raftpb.MsgSnap && len(env.Message.GetContext()) > 0
 	s.spoke = s.spoke || !aside
-	t := tap{Checker: c, s: s, m: env.Message, held: Held{Log: s.log}}
-	if durable != nil {
-		held, ok := durable.Held(env.Group)
-		if !ok || held.ID != s.id || held.Incarnation != env.Incarnation {
-			held = Held{}
-		}
-		t.held = held
-	}
-	if t.held.Log == nil {
+	t := tap{Checker: c, s: s, m: env.Message, log: s.log, unsynced: unsynced}
+	if t.log == nil {
 		c.fail(DurableFirst, "%v sends %v, and nothing of it is durable", s, t.m.GetType())
 		return
 	}
-	t.hard = hardStateOf(t.held.Log)
+	t.hard = hardStateOf(t.log)
 	t.check()
 }
 
@@ -83,10 +77,11 @@ func (c *Checker) checkSilence(s *replicaState, m *raftpb.Message) {
 type tap struct {
 	*Checker
 
-	s    *replicaState
-	m    *raftpb.Message
-	held Held
-	hard hardState
+	s        *replicaState
+	m        *raftpb.Message
+	log      Log
+	hard     hardState
+	unsynced bool
 }
 
 func (t *tap) check() {
@@ -142,7 +137,7 @@ func (t *tap) wantTerm(term uint64) {
 
 // wantSync looks whether the store takes for durable what the disk can lose.
 func (t *tap) wantSync() {
-	if t.held.Unsynced {
+	if t.unsynced {
 		t.fail(DurableFirst, "%v sends %v of term %d while a commit is not synced",
 			t.s, t.m.GetType(), t.m.GetTerm())
 	}
@@ -166,8 +161,8 @@ func (t *tap) wantVote(to raftyard.ReplicaID) {
 // its term before its request leaves.
 func (t *tap) wantEnd() {
 	index, term := t.m.GetIndex(), t.m.GetLogTerm()
-	_, last := t.held.Log.Bounds()
-	own, _ := termAt(t.held.Log, last)
+	_, last := t.log.Bounds()
+	own, _ := termAt(t.log, last)
 	if term > own || term == own && index > last {
 		t.fail(DurableFirst, "%v stands for term %d with a log that ends at %s, %s",
 			t.s, t.m.GetTerm(), position(index, term), t.end())
@@ -176,8 +171,8 @@ func (t *tap) wantEnd() {
 
 // end describes what is durable of the log.
 func (t *tap) end() string {
-	_, last := t.held.Log.Bounds()
-	term, _ := termAt(t.held.Log, last)
+	_, last := t.log.Bounds()
+	term, _ := termAt(t.log, last)
 	return "durable up to " + position(last, term)
 }
 
@@ -186,7 +181,7 @@ func (t *tap) wantEntries() {
 	t.wantSync()
 	t.tally.Acks++
 	term, index := t.m.GetTerm(), t.m.GetIndex()
-	own, state := termAt(t.held.Log, index)
+	own, state := termAt(t.log, index)
 	leaders, known := t.s.group.reignOf(term).termAt(index)
 	if t.hard.term > term && (state == beyond || state == present && known && leaders != own) {
 		// In one step it heard of two leaders, and the later one's entries took the place of
