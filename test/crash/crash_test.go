@@ -57,6 +57,36 @@ func TestAlwaysStarts(t *testing.T) {
 	}
 }
 
+// TestKilledInFirstStart kills nodes in the first start in their directories, which are
+// empty each time: while identities and databases are made, the cluster is founded, and
+// the first groups are created. The next start must serve, and have what was acknowledged.
+func TestKilledInFirstStart(t *testing.T) {
+	t.Parallel()
+	l := newLoop(t, 3, 2)
+	defer l.report()
+	root, many, early := l.orders.Dir, rounds(t, 2, 10, 200), 0
+	for i := range many {
+		l.orders.Dir = filepath.Join(root, strconv.Itoa(i))
+		l.ledger = newLedger()
+		served := len(l.starts)
+		l.live(l.takeAim(nil))
+		if len(l.starts) == served {
+			early++
+		}
+		l.run(0) // the next start shows what there is
+		if t.Failed() {
+			return
+		}
+		if err := os.RemoveAll(l.orders.Dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d of %d were killed before they served", early, many)
+	if many >= 10 && early == 0 {
+		t.Error("no first start was interrupted")
+	}
+}
+
 // TestKilledInInstall kills nodes between the steps of installing a snapshot, and
 // between those of taking one and cutting the log.
 func TestKilledInInstall(t *testing.T) {
