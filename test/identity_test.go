@@ -91,11 +91,16 @@ func TestOtherCluster(t *testing.T) {
 	terminate(t, a.Node(3), b.Node(3))
 	awaitLeader(t, a.Cluster)
 	a.remember(t)
+	log := raftOf(t, a.Node(1), 1)
 
 	stranger := b.Node(3)
 	stranger.Configure(b.Node(3).PeerAddr(), a.Node(3).PeerAddr())
 	stranger.Start()
 	awaitRefusal(t, "refused: another cluster", a.Node(1), a.Node(2), stranger)
+	if r := raftOf(t, a.Node(1), 1); r.Last != log.Last || r.Commit != log.Commit {
+		t.Errorf("the log ended at %d, committed up to %d, and ends at %d, committed up to %d",
+			log.Last, log.Commit, r.Last, r.Commit)
+	}
 	a.undisturbed(t)
 	// Its own cluster finds it, though it has moved.
 	stranger.AwaitReady(startLimit)

@@ -13,8 +13,9 @@ import (
 )
 
 // TestMembersSurvive kills all nodes just after a change of members was acknowledged, and
-// starts them with the configuration that they had before. The members must be the new
-// ones, also if one of them had come by a snapshot, and majorities must be theirs.
+// starts them with the configuration that they had before, in which the group is to be
+// created with its first members. The members must be the new ones, also if one of them had
+// come by a snapshot, and majorities must be theirs.
 func TestMembersSurvive(t *testing.T) {
 	cluster.Long(t)
 	t.Parallel()
@@ -25,13 +26,20 @@ func TestMembersSurvive(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := cluster.New(t, cluster.Config{Nodes: 4})
-			c.Start()
 			const g = 1
 			spec := kvGroup(1, 2, 3)
 			if tt.snapshot {
 				spec.SnapshotEntries, spec.TrailingEntries = 20, 5
 			}
+			// Each start finds the first members in the configuration.
+			for _, n := range c.Nodes() {
+				n.Configure("nodes:\n", fmt.Sprintf("groups:\n  - {id: %d, kind: %s, "+
+					"voters: [1, 2, 3], snapshot_entries: %d, trailing_entries: %d}\nnodes:\n",
+					g, spec.Kind, spec.SnapshotEntries, spec.TrailingEntries))
+			}
+			c.Start()
 			createGroups(t, c.Nodes(), []raftyard.GroupID{g}, spec)
+			awaitPlaced(t, c.Nodes(), g, spec.Voters)
 			for i := range 100 {
 				key := fmt.Sprintf("key-%03d", i)
 				if err := put(t, c.Nodes()[i%4], g, key, []byte("value")); err != nil {
