@@ -113,13 +113,14 @@ func TestUnusableReplicaIsShownAndAlone(t *testing.T) {
 // TestMadeUpGroupsLeaveNothing sends messages for groups and replicas that the
 // registry does not know.
 func TestMadeUpGroupsLeaveNothing(t *testing.T) {
-	c := newCluster(t, 1)
+	c := newCluster(t, 2)
 	c.create(1, 1)
-	n := c.nodes[1]
-	before := len(n.store.Replicas())
+	n, from := c.nodes[1], c.nodes[2].identity()
+	c.eventually("node 1 listens to node 2", func() bool { return n.accept(from) == nil })
+	before, strange := len(n.store.Replicas()), n.Metrics().MessagesStrange
 	h := &handler{n}
 	for g := range raftyard.GroupID(10_000) {
-		h.HandleEnvelopes(transport.Identity{Node: 2}, []transport.Envelope{{
+		h.HandleEnvelopes(from, []transport.Envelope{{
 			Group: g + 100, Incarnation: raftyard.Incarnation{1}, Epoch: 1,
 			From: transport.Endpoint{Node: 2, Replica: 1},
 			To:   transport.Endpoint{Node: 1, Replica: 2},
@@ -130,6 +131,9 @@ func TestMadeUpGroupsLeaveNothing(t *testing.T) {
 		}})
 	}
 	<-n.lifecycle.next()
+	if got := n.Metrics().MessagesStrange - strange; got < 10_000 {
+		t.Errorf("%d messages were looked at, want 10000: the others show nothing", got)
+	}
 	if got := len(n.store.Replicas()); got != before {
 		t.Errorf("%d replicas in the store, want %d as before", got, before)
 	}
