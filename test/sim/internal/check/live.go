@@ -94,6 +94,7 @@ func (u *unsettled) group(c *Checker, g *groupState) {
 	}
 	d := g.changes[len(g.changes)-1].members
 	u.members(g, d)
+	u.stopped(c, g, d)
 	healthy := func(id raftyard.ReplicaID) bool {
 		m, ok := d.Member(id)
 		return ok && c.nodes[m.Node] != nil && c.nodes[m.Node].up && g.fit(m)
@@ -133,6 +134,20 @@ func (u *unsettled) members(g *groupState, d group.Descriptor) {
 			u.add(Tidy, "%v is still there, and is no member of %s", s, describe(d))
 		case member && s.lost && n.up && s.home.disk != n.disk:
 			u.add(Tidy, "%v was lost with its disk, and is still a member of %s", s, describe(d))
+		}
+	}
+}
+
+// stopped: no member stays stopped that has lost nothing. What a disk loses may stop a replica
+// elsewhere for a while, and not for ever.
+//
+// Rule 14, [Quarantine].
+func (u *unsettled) stopped(c *Checker, g *groupState, d group.Descriptor) {
+	for _, m := range d.Members {
+		s := g.replicas[m.ID]
+		if s != nil && s.shown && !s.seen.serving && !s.dead && !s.lost && !s.excused &&
+			c.nodes[m.Node] != nil && c.nodes[m.Node].up {
+			u.add(Quarantine, "%v is stopped still, though it has lost nothing", s)
 		}
 	}
 }

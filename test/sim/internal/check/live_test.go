@@ -103,6 +103,11 @@ func TestUnsettled(t *testing.T) {
 			b.starve(1, 2)
 			b.c.group(groupKey{benchGroup, incarnation()}).replica(1).seen.durableFirst = 1
 		}},
+		{"a member that is stopped still, after a loss elsewhere", Quarantine, func(b *bench) {
+			b.c.anyLoss = true
+			b.r(3).Serving, b.r(3).Fault = false, errors.New("broken")
+			b.step(3)
+		}},
 		{"a voter that is not wanted, while others are awake", Tidy, func(b *bench) {
 			b.members(group.Voter, group.Voter, group.Learner)
 			b.wish(2, 3)
