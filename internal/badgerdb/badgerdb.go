@@ -145,9 +145,9 @@ type Options struct {
 	// them with their checksums. An hour after all were read it begins anew. Zero: never.
 	ScrubRate int64
 
-	// Damaged is called for each table of which that has found that it is damaged, once, by a
-	// goroutine of the DB. Close waits for it; ctx ends then. To read the database it uses
-	// [Guard]. Default: nobody is told.
+	// Damaged is called for each table that is found to be damaged, by that or before a merge, from
+	// a goroutine of the DB, and again each time that it is found so. Close waits for it; ctx
+	// ends then. To read the database it uses [Guard]. Default: nobody is told.
 	Damaged func(ctx context.Context, d Damage)
 
 	// Logger gets what Badger reports. Default: discard.
@@ -324,7 +324,7 @@ func Open(o Options) (*DB, error) {
 }
 
 // Close flushes and closes the database. A compaction that is going on is
-// finished before. Every [Snapshot] must have been
+// finished before, and a [DB.Scrub] ends. Every [Snapshot] must have been
 // discarded before, and no other method may be running.
 //
 // When there is no space for the flush, or a flush or compaction has failed, which is

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -27,8 +28,9 @@ import (
 // It reads files by their paths, past the memory maps and, where the system can, past its
 // cache: that would show what was written, not what is there. A page that the disk does not
 // give back is an error of a read then, and in a memory map the end of the process. One table
-// is in memory at a time. A table that compaction deletes meanwhile looks damaged, so a
-// finding counts only if the table is still in use after it. Write-ahead logs are not looked
+// is in memory at a time. A table that compaction deletes meanwhile looks damaged: it is missing,
+// or has become shorter. Such a finding counts only if the table is still in use after it. What
+// was read to its end counts in any case. Write-ahead logs are not looked
 // at: what is in them is in memory as well, and becomes a table from there.
 //
 // It has one goroutine. start launches it and stop waits for it.
@@ -36,10 +38,12 @@ type scrubber struct {
 	db      *DB
 	rate    int64 // bytes a second; zero: nothing is read unless somebody asks for it
 	damaged func(context.Context, Damage)
+	open    func(path string) (*uncached, error)
 	log     *slog.Logger
 
-	pass sync.Mutex // held for the whole of a pass
-	read []byte     // the table that is looked at; the pass has it
+	pass  sync.Mutex   // held for the whole of a pass
+	hurry atomic.Int32 // how many wait for a pass: nothing is spared while somebody does
+	read  []byte       // the table that is looked at; the pass has it
 
 	telling sync.Mutex // held while damaged runs: merges find damage as well
 
@@ -86,7 +90,7 @@ const (
 
 func newScrubber(o Options) *scrubber {
 	s := &scrubber{
-		rate: o.ScrubRate, damaged: o.Damaged, log: o.Logger,
+		rate: o.ScrubRate, damaged: o.Damaged, open: openUncached, log: o.Logger,
 		found: make(map[uint64]Damage), done: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -102,10 +106,14 @@ func (s *scrubber) start(db *DB) {
 	go s.run()
 }
 
-// stop may wait for one read, and for what looks into a finding.
+// stop may wait for one read, and for what looks into a finding. It also ends the passes that
+// others have asked for.
 func (s *scrubber) stop() {
 	s.cancel()
 	<-s.done
+	s.pass.Lock()
+	s.read = nil
+	s.pass.Unlock()
 }
 
 func (s *scrubber) run() {
@@ -128,10 +136,20 @@ func (s *scrubber) sleep(d time.Duration) error {
 	}
 }
 
-// Scrub does at once what else is done in the background with Options.ScrubRate: it reads
-// all tables and compares them with their checksums. Findings are no error; they are told to
-// Options.Damaged, which has returned when Scrub does, and by [DB.Upkeep].
-func (db *DB) Scrub() error { return db.scrubber.once() }
+// Scrub does at once what else is done in the background with Options.ScrubRate, as fast as
+// the disk can and beside whatever else is going on: it reads all tables and compares them with
+// their checksums. Findings are no error; they are told to Options.Damaged, which has returned
+// when Scrub does, and by [DB.Upkeep]. It ends with an error when some table could not be read
+// for a reason that is not the table's, or when the database is closed.
+func (db *DB) Scrub() error {
+	db.scrubber.hurry.Add(1)
+	defer db.scrubber.hurry.Add(-1)
+	return db.scrubber.once()
+}
+
+// StopScrub ends each [DB.Scrub], now and later. It is for the owner of the database who is
+// about to close it and waits for those that use it before.
+func (db *DB) StopScrub() { db.scrubber.cancel() }
 
 // once is one pass.
 func (s *scrubber) once() error {
@@ -152,31 +170,60 @@ func (s *scrubber) once() error {
 	return err
 }
 
+// tables looks at all tables, also at those that are known to be damaged: what could not be
+// found out about one the last time is then.
 func (s *scrubber) tables() error {
+	var errs []error
+	if s.ctx.Err() != nil {
+		return errInterrupted // also when the database is closed
+	}
 	for _, t := range s.db.Tables() {
-		if s.isKnown(t.ID) {
-			continue
-		}
-		damage, err := s.look(t.ID)
-		if damage != nil {
-			// Once more: what was wrong may be the reading.
-			damage, err = s.look(t.ID)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", table.IDToFilename(t.ID), err)
-		}
-		if damage != nil && s.isUsed(t.ID) {
+		damage, err := s.twice(t.ID)
+		switch {
+		case errors.Is(err, errInterrupted):
+			return err
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", table.IDToFilename(t.ID), err))
+		case damage != nil:
 			s.note(t, damage)
 		}
 	}
-	return nil
+	if s.ctx.Err() != nil {
+		return errInterrupted // what looked into a finding may not have come to its end
+	}
+	return errors.Join(errs...)
 }
 
-func (s *scrubber) isKnown(id uint64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, known := s.found[id]
-	return known
+// A view is what one reading of a table has shown. An err means that it could not be read,
+// which is not the table's fault.
+type view struct {
+	damage, err error
+	whole       bool // it was read to its end
+}
+
+// twice looks at a table, and if it seems to be damaged once more: what was wrong may have
+// been the reading.
+func (s *scrubber) twice(id uint64) (damage, err error) {
+	first := s.look(id)
+	if first.damage == nil {
+		return nil, first.err
+	}
+	return judge(first, s.look(id), s.isUsed(id))
+}
+
+// judge says what two readings of a table mean of which the first one has shown damage. Used
+// is whether the table was in use after both.
+func judge(first, again view, used bool) (damage, err error) {
+	switch {
+	case errors.Is(again.err, errInterrupted):
+		return nil, again.err
+	case again.damage != nil && (again.whole || used):
+		return again.damage, nil
+	case first.whole && !again.whole:
+		return first.damage, nil // it is gone, or cannot be read any more
+	default:
+		return nil, again.err
+	}
 }
 
 // isUsed reports whether a table is in use. Badger takes it from its list before it deletes
@@ -190,11 +237,14 @@ func (s *scrubber) note(t badger.TableInfo, what error) {
 		Finding: Finding{File: table.IDToFilename(t.ID), What: what.Error()},
 		First:   bytes.Clone(y.ParseKey(t.Left)), Last: bytes.Clone(y.ParseKey(t.Right)),
 	}
-	s.log.Error("a table is damaged",
-		slog.String("file", filepath.Join(s.db.Opts().Dir, d.File)), slog.String("what", d.What))
 	s.mu.Lock()
+	_, known := s.found[t.ID]
 	s.found[t.ID] = d
 	s.mu.Unlock()
+	if !known {
+		s.log.Error("a table is damaged", slog.String("what", d.What),
+			slog.String("file", filepath.Join(s.db.Opts().Dir, d.File)))
+	}
 	if s.damaged != nil {
 		s.telling.Lock()
 		defer s.telling.Unlock()
@@ -202,57 +252,61 @@ func (s *scrubber) note(t badger.TableInfo, what error) {
 	}
 }
 
-// look reads one table and returns what is wrong with it. An error means that it could not
-// be read, which is not the table's fault.
-func (s *scrubber) look(id uint64) (damage, err error) {
-	err = s.load(table.NewFilename(id, s.db.Opts().Dir))
+// look reads one table.
+func (s *scrubber) look(id uint64) view {
+	whole, err := s.load(table.NewFilename(id, s.db.Opts().Dir))
 	switch {
 	case err == nil:
-		return checkTable(id, s.read, s.db.Opts().Compression), nil
+		return view{damage: checkTable(id, s.read, s.db.Opts().Compression), whole: whole}
 	case errors.Is(err, errInterrupted), saysNothing(err):
-		return nil, err
+		return view{err: err}
 	case errors.Is(err, fs.ErrNotExist):
-		return errors.New("is missing"), nil
+		return view{damage: errors.New("is missing")}
 	default:
-		return fmt.Errorf("is unreadable: %w", err), nil
+		return view{damage: fmt.Errorf("is unreadable: %w", err)}
 	}
 }
 
-// load reads a whole file into s.read, piece by piece.
-func (s *scrubber) load(path string) (err error) {
-	f, err := openUncached(path)
+// load reads a whole file into s.read, piece by piece, and reports false if it has become
+// shorter meanwhile.
+func (s *scrubber) load(path string) (whole bool, err error) {
+	f, err := s.open(path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	size, err := f.size()
 	if err != nil {
-		return err
+		return false, err
 	}
 	s.read = slices.Grow(s.read[:0], int(size))
 	for int64(len(s.read)) < size {
 		if err := s.mayRead(); err != nil {
-			return err
+			return false, err
 		}
 		began := time.Now()
 		piece, err := f.read(int64(len(s.read)))
 		if err != nil {
-			return err
+			return false, err
 		}
 		if len(piece) == 0 {
-			return nil // it has become shorter
+			return false, nil
 		}
 		s.read = append(s.read, piece...)
 		if err := s.rest(len(piece), time.Since(began)); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	if f.direct != nil {
+		s.log.Warn("a table could be read through the cache of the system only",
+			slog.String("file", path), slog.Any("error", f.direct))
+	}
+	return size > 0, nil
 }
 
 // mayRead returns when the disk is neither slow nor full.
 func (s *scrubber) mayRead() error {
-	for s.db.room.held.Load() || s.db.pace.isSlow(time.Now()) {
+	for s.hurry.Load() == 0 && (s.db.room.held.Load() || s.db.pace.isSlow(time.Now())) {
 		if err := s.sleep(scrubPatience); err != nil {
 			return err
 		}
@@ -268,7 +322,7 @@ func (s *scrubber) rest(read int, took time.Duration) error {
 	s.mu.Lock()
 	s.counts.ScrubbedBytes += uint64(read)
 	s.mu.Unlock()
-	if s.rate == 0 { // somebody waits for it
+	if s.hurry.Load() > 0 {
 		return nil
 	}
 	pause := time.Duration(float64(read) / float64(s.rate) * float64(time.Second))

@@ -6,7 +6,8 @@ import "os"
 type uncached struct {
 	*os.File
 
-	direct bool // past the cache
+	past   bool  // past the cache
+	direct error // why that has ended, if its file system knows how to do it
 	piece  []byte
 }
 

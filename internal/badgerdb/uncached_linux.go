@@ -2,17 +2,17 @@ package badgerdb
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-// openUncached opens a file to be read past the cache, or as others if its file system does
-// not know that.
+// openUncached opens a file to be read past the cache, or as others if that cannot be.
 func openUncached(path string) (*uncached, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)
-	direct := err == nil
-	if errors.Is(err, unix.EINVAL) {
+	past := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		f, err = os.Open(path)
 	}
 	if err != nil {
@@ -24,7 +24,7 @@ func openUncached(path string) (*uncached, error) {
 	if err != nil {
 		return nil, errors.Join(os.NewSyscallError("mmap", err), f.Close())
 	}
-	return &uncached{File: f, direct: direct, piece: piece}, nil
+	return &uncached{File: f, past: past, piece: piece}, nil
 }
 
 // Close closes the file. What was read must not be used any more.
@@ -34,13 +34,17 @@ func (u *uncached) Close() error {
 
 // read returns what is at an offset that is a multiple of [scrubPiece], until the next read.
 // It is shorter than that at the end of the file only. One call of the system does it: a
-// second one would not begin where reads past the cache may.
+// second one would not begin where reads past the cache may. What cannot be read past the cache
+// is read as others do before it is an error: the file system may not know how.
 func (u *uncached) read(offset int64) ([]byte, error) {
 	for {
 		n, err := unix.Pread(int(u.Fd()), u.piece, offset)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.EINVAL) && u.direct: // it could be opened, and no more
+		case err != nil && u.past:
+			if !errors.Is(err, unix.EINVAL) {
+				u.direct = &os.PathError{Op: "read", Path: u.Name(), Err: err}
+			}
 			if err = u.throughCache(); err != nil {
 				return nil, err
 			}
@@ -58,6 +62,6 @@ func (u *uncached) throughCache() error {
 		return err
 	}
 	old := u.File
-	u.File, u.direct = f, false
+	u.File, u.past = f, false
 	return old.Close()
 }
