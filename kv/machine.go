@@ -35,7 +35,6 @@ type Machine struct {
 	// The same as state and closed, for readers, who never wait.
 	published atomic.Pointer[machineState]
 	gone      atomic.Bool
-	rotten    atomic.Pointer[error] // see Damage
 }
 
 func newMachine(s *Store, r Replica, state machineState) *Machine {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -29,7 +30,7 @@ func (s *Store) Upkeep() Upkeep {
 
 // Scrub does at once what [StoreOptions.ScrubRate] has done in the background: it reads all
 // tables, and the states of the machines that may have something in a damaged one. See
-// [Machine.Damage].
+// [Machine.Damage]. It ends with an error when the store is closed meanwhile.
 func (s *Store) Scrub() error {
 	if err := s.gate.enter(); err != nil {
 		return err
@@ -38,25 +39,79 @@ func (s *Store) Scrub() error {
 	return s.db.Scrub()
 }
 
-// tableDamaged finds out which machines have lost something with a table.
+// A rot is what was found to be wrong with one state of a replica. A state that comes in its
+// place has another generation.
+type rot struct {
+	generation generation
+	err        error
+}
+
+// tableDamaged finds out which machines have lost something with a table. Of one that is not
+// open, or cannot be read now, that is found out the next time that the table is looked at.
 func (s *Store) tableDamaged(ctx context.Context, d badgerdb.Damage) {
 	for _, m := range s.machines() {
-		if ctx.Err() != nil {
-			return
-		}
-		if !m.mayBeIn(d) {
+		at := m.published.Load().generation
+		if !m.mayBeIn(d) || s.rotOf(m.replica, at) != nil {
 			continue
 		}
-		err := badgerdb.Guard(func() error { return errors.Join(m.reread(), m.Verify()) })
+		err := m.recheck(ctx)
 		switch {
+		case ctx.Err() != nil:
+			return
 		case errors.Is(err, ErrDamaged), errors.Is(err, badgerdb.ErrDamaged):
 			s.log.Error("the state of a replica is damaged", slog.Any("error", err))
-			m.rotten.CompareAndSwap(nil, &err)
+			s.noteRot(m.replica, rot{generation: at, err: err})
 		case err != nil && !errors.Is(err, ErrClosed):
-			s.log.Warn("it is not known whether the state of a replica is damaged",
+			s.log.Warn("it is not known yet whether the state of a replica is damaged",
 				slog.Any("error", err))
 		}
 	}
+}
+
+const (
+	// recheckPause is between two attempts to read a state while too many snapshots are open,
+	// and recheckTries how many there are before that is left to the next time.
+	recheckPause = time.Second
+	recheckTries = 60
+)
+
+// recheck reads all that there is of a state.
+func (m *Machine) recheck(ctx context.Context) error {
+	clock := time.NewTicker(recheckPause)
+	defer clock.Stop()
+	for try := 1; ; try++ {
+		err := badgerdb.Guard(func() error { return errors.Join(m.reread(), m.Verify()) })
+		if !errors.Is(err, ErrTooManySnapshots) || errors.Is(err, ErrDamaged) ||
+			try == recheckTries {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-clock.C:
+		}
+	}
+}
+
+func (s *Store) noteRot(r Replica, what rot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rotten[r] = what
+}
+
+// rotOf returns what was found to be wrong with a state.
+func (s *Store) rotOf(r Replica, generation generation) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, ok := s.rotten[r]
+	if !ok {
+		return nil
+	}
+	if known.generation != generation {
+		delete(s.rotten, r) // another state has come in its place
+		return nil
+	}
+	return known.err
 }
 
 // machines returns the machines that are open.
@@ -95,10 +150,8 @@ func (m *Machine) reread() error {
 }
 
 // Damage implements [group.Checked]: it returns why what is stored of the state cannot be
-// trusted, if the store has found that while nobody read it.
+// trusted, if the store has found that while nobody read it. That stays so until the state is
+// replaced, also for a machine that is opened again.
 func (m *Machine) Damage() error {
-	if err := m.rotten.Load(); err != nil {
-		return *err
-	}
-	return nil
+	return m.store.rotOf(m.replica, m.published.Load().generation)
 }

@@ -108,8 +108,9 @@ type Store struct {
 	writeSetBytes int64 // a write set is complete when it has at least so many bytes
 	writeSetCount int64 // or so many records
 
-	mu   sync.Mutex
-	open map[Replica]*Machine // machines that are open; nil: one that is being opened
+	mu     sync.Mutex
+	open   map[Replica]*Machine // machines that are open; nil: one that is being opened
+	rotten map[Replica]rot      // see Machine.Damage
 
 	closeOnce sync.Once
 	closeErr  error
@@ -134,6 +135,7 @@ func OpenStore(o StoreOptions) (*Store, error) {
 		log:          o.Logger,
 		maxSnapshots: o.MaxSnapshots,
 		open:         make(map[Replica]*Machine),
+		rotten:       make(map[Replica]rot),
 	}
 	db, err := badgerdb.Open(badgerdb.Options{
 		Dir:            o.Dir,
@@ -325,6 +327,7 @@ func (s *Store) Stats() Stats {
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.db.StopWaiting()
+		s.db.StopScrub()
 		s.gate.close()
 		s.cleaner.stop()
 		s.committer.stop()
