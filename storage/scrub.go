@@ -34,7 +34,8 @@ func (s *Store) Upkeep() Upkeep {
 
 // Scrub does at once what [Options.ScrubRate] has done in the background: it reads all
 // tables, and of what a damaged one may have held it reads the live replicas' logs. When it
-// returns [Store.TakeRotten] knows which of them have lost something.
+// returns [Store.TakeRotten] knows which of them have lost something. It ends with an error
+// when the store is closed meanwhile.
 func (s *Store) Scrub() error {
 	if db, ok := s.db.(upkeeper); ok {
 		return db.Scrub()
@@ -61,6 +62,8 @@ func (s *Store) TakeRotten() []Rotten {
 
 // tableDamaged finds out which live replicas have lost something with a table. Most of what
 // is in tables of a log is dead: so the records that count are read, by their own checksums.
+// What cannot be read for a reason that says nothing of it is read again the next time that the
+// table is looked at.
 func (s *Store) tableDamaged(ctx context.Context, d badgerdb.Damage) {
 	for _, r := range s.Replicas() {
 		l := s.Log(r.Group)
@@ -68,17 +71,17 @@ func (s *Store) tableDamaged(ctx context.Context, d badgerdb.Damage) {
 			continue
 		}
 		err := l.reread(ctx)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return
+		case err == nil:
+		case errors.Is(err, ErrDamaged):
+			s.damage(l, err)
+			s.noteRotten(l, Rotten{Group: r.Group, ID: r.ID, Err: err})
+		default:
+			s.opts.Logger.Warn("it is not known yet whether a replica is damaged",
+				slog.Uint64("group", uint64(r.Group)), slog.Any("error", err))
 		}
-		if err == nil {
-			continue
-		}
-		if !errors.Is(err, ErrDamaged) {
-			err = fmt.Errorf("%w: group %d: %w", ErrDamaged, r.Group, err)
-		}
-		s.damage(l, err)
-		s.noteRotten(l, Rotten{Group: r.Group, ID: r.ID, Err: err})
 	}
 }
 
@@ -117,7 +120,7 @@ func (l *Log) reread(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			return err
+			return l.lost(err)
 		}
 		at += uint64(len(entries))
 	}
@@ -134,14 +137,28 @@ func (l *Log) rereadRecords() error {
 			record, err := at.Get(key)
 			if err == nil && (len(record) < crcSize ||
 				binary.LittleEndian.Uint32(record) != recordSum(key, record)) {
-				err = errors.New("its checksum is wrong")
+				err = fmt.Errorf("%w: its checksum is wrong", ErrDamaged)
 			}
 			return err
 		})
-		// Not every replica has each of them.
-		if err != nil && (k == kindReplica || !errors.Is(err, kv.ErrNotFound)) {
-			return fmt.Errorf("record %c: %w", k, err)
+		if errors.Is(err, kv.ErrNotFound) {
+			if k != kindReplica { // not every replica has each of the others
+				continue
+			}
+			err = fmt.Errorf("%w: it is gone", ErrDamaged)
+		}
+		if err != nil {
+			return l.lost(fmt.Errorf("record %c: %w", k, err))
 		}
 	}
 	return nil
+}
+
+// lost says whose log an error is about, and wraps [ErrDamaged] if what was read is not what
+// was written.
+func (l *Log) lost(err error) error {
+	if errors.Is(err, badgerdb.ErrDamaged) && !errors.Is(err, ErrDamaged) {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return fmt.Errorf("group %d: %w", l.group, err)
 }

@@ -8,12 +8,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/badgerdb"
 )
 
 // said returns n entries from an index that say whose they are.
@@ -125,5 +127,35 @@ func TestScrubFindsWhoHasLost(t *testing.T) {
 				t.Errorf("told twice: %v", again)
 			}
 		})
+	}
+}
+
+// TestScrubOfAClosedStore is an error, as that of one that is being closed.
+func TestScrubOfAClosedStore(t *testing.T) {
+	s := mustOpen(t, testOptions(t.TempDir()))
+	mustClose(t, s)
+	if err := s.Scrub(); err == nil {
+		t.Error("a closed store was read")
+	}
+}
+
+// TestWhatSaysNothingCondemnsNobody: a log that cannot be read for want of something else is
+// not damaged.
+func TestWhatSaysNothingCondemnsNobody(t *testing.T) {
+	l := &Log{group: 7}
+	for _, tt := range []struct {
+		err     error
+		damaged bool
+	}{
+		{err: syscall.EMFILE},
+		{err: ErrClosed},
+		{err: fmt.Errorf("%w: a page", badgerdb.ErrDamaged), damaged: true},
+		{err: fmt.Errorf("%w: a record", ErrDamaged), damaged: true},
+	} {
+		got := l.lost(tt.err)
+		if errors.Is(got, ErrDamaged) != tt.damaged || !errors.Is(got, tt.err) ||
+			!strings.Contains(got.Error(), "group 7") {
+			t.Errorf("%v becomes %v, want that it is damage: %t", tt.err, got, tt.damaged)
+		}
 	}
 }
