@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -96,6 +98,47 @@ func TestDamageIsNotMerged(t *testing.T) {
 			})
 		}
 	}
+}
+
+// mergeChildEnv names the directory in which a child of [TestMergeOfDamageEndsTheProcess] works.
+const mergeChildEnv = "RAFTYARD_BADGERDB_MERGE_DIR"
+
+// TestMergeOfDamageEndsTheProcess: as [TestDamageIsNotMerged], with a process that ends for it.
+func TestMergeOfDamageEndsTheProcess(t *testing.T) {
+	if dir := os.Getenv(mergeChildEnv); dir != "" {
+		mergeDamage(t, dir)
+		return
+	}
+	dir := filepath.Join(t.TempDir(), "db")
+	child := exec.CommandContext(t.Context(), os.Args[0],
+		"-test.run=^TestMergeOfDamageEndsTheProcess$")
+	child.Env = append(os.Environ(), mergeChildEnv+"="+dir)
+	out, err := child.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != mergeChildFailed {
+		t.Fatalf("the child: %v, want code %d:\n%s", err, mergeChildFailed, out)
+	}
+	_, err = Open(Options{Dir: dir, MemTableSize: MinMemTableSize})
+	if !errors.Is(err, ErrDamaged) {
+		t.Errorf("the next start: %v, want ErrDamaged", err)
+	}
+}
+
+// mergeChildFailed is the code with which a process ends that has been told of the damage.
+const mergeChildFailed = 37
+
+func mergeDamage(t *testing.T, dir string) {
+	t.Helper()
+	db := writeCompressible(t, Options{Dir: dir, MemTableSize: MinMemTableSize})
+	path, _ := victim(t, db)
+	flip(t, path, harms["middle"])
+	err := db.reclaimer.mergeLevels()
+	for _, err := range []error{err, db.Close()} {
+		if !errors.Is(err, ErrFailed) || !errors.Is(err, ErrDamaged) {
+			t.Fatalf("merge and Close: %v, want ErrFailed and ErrDamaged", err)
+		}
+	}
+	os.Exit(mergeChildFailed) // Badger's goroutines will not end
 }
 
 // TestReclaimLeavesDamage: what is damaged before all tables are merged is told as by a scrub,
