@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,9 @@ func TestSpentDirectory(t *testing.T) {
 		return !ready && strings.Contains(detail, spentDirectory) &&
 			strings.Contains(detail, c.nodes[3].cfg.Dir)
 	})
+	if err := c.nodes[3].Outside(); !errors.Is(err, ErrInvalid) || errors.Is(err, ErrNotReady) {
+		t.Errorf("the node takes no part in the cluster: %v, want what does not pass", err)
+	}
 	c.eventually("the others say what to do", func() bool {
 		return strings.Contains(problem(), spentDirectory)
 	})

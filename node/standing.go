@@ -1,8 +1,10 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/node/registry"
@@ -27,8 +29,8 @@ func isOutside(err error) bool {
 	return ok
 }
 
-// takeOutside notes why this node takes no part, if err says so. That it is not let in
-// yet need not be noted: it is so as long as nothing else is known.
+// takeOutside notes why this node takes no part, if err says so. What passes need not be
+// noted, such as that it is not let in yet: it is so as long as nothing else is known.
 func (n *Node) takeOutside(err error) {
 	e, ok := errors.AsType[*outsideError](err)
 	if ok && !errors.Is(e, ErrNotReady) && n.outside.Swap(e) == nil {
@@ -37,9 +39,12 @@ func (n *Node) takeOutside(err error) {
 }
 
 // Outside returns why this node takes no part in its cluster, or nil: it does, or nothing
-// else is known. Nothing that is asked of it can be answered then, unless with [ErrNotReady],
-// which may pass: others have to be asked. With [ErrNodeRemoved] the node was removed for
-// ever, with [ErrInvalid] its directory or its configuration is another than the cluster's.
+// else is known. While it is not nil nothing of the cluster can be asked of it. An error
+// that is [ErrNotReady] passes, by itself or by what is done on other nodes, such as letting
+// this one in: it makes sense to ask again. Any other one stays for as long as the process
+// runs, and others have to be asked. With [ErrNodeRemoved] the node was removed for ever;
+// with [ErrInvalid] its directory is an older copy or was replaced for good, or directory or
+// configuration are another cluster's. It may be called from any goroutine.
 func (n *Node) Outside() error { return n.standing() }
 
 // unread is the error of what needs the registry, while it has not been read.
@@ -78,46 +83,79 @@ func (n *Node) standing() error {
 }
 
 // refusedByPeers returns what the others have against a connection with this node, if
-// none of them takes one. That it was removed is final, and one who says so is enough:
-// others may be removed as well, and not know.
-func (n *Node) refusedByPeers() *outsideError {
-	peers := n.transport.Peers()
+// none of them takes one.
+func (n *Node) refusedByPeers() *outsideError { return n.judgeRefusals(n.transport.Peers()) }
+
+// judgeRefusals is refusedByPeers. That this node was removed is final, and one who says so
+// is enough: others may be removed as well, and not know. Of other refusals one that is
+// final says more than one that passes, whoever comes first.
+func (n *Node) judgeRefusals(peers []transport.PeerStatus) *outsideError {
+	var passing, final *outsideError
 	up := false
-	type refusal struct {
-		by raftyard.NodeID
-		*transport.RefusalError
-	}
-	var refusals []refusal
 	for i := range peers {
 		up = up || peers[i].Up
 		ref, ok := errors.AsType[*transport.RefusalError](peers[i].LastError)
-		if ok && ref.Code == transport.RefusedRemoved {
+		switch {
+		case !ok:
+		case ref.Code == transport.RefusedRemoved:
 			return n.wasRemoved()
-		}
-		if ok {
-			refusals = append(refusals, refusal{peers[i].Node, ref})
+		case meaningOf(ref) == refusalPasses:
+			passing = cmp.Or(passing, n.refusedWith(ErrNotReady, peers[i].Node, ref))
+		case ref.Code == transport.RefusedUnknown && !n.belongs():
+			passing = cmp.Or(passing, n.notYetMember())
+		case meaningOf(ref) == refusalIsFinal:
+			final = cmp.Or(final, n.refusedWith(ErrInvalid, peers[i].Node, ref))
 		}
 	}
 	if up {
 		return nil
 	}
-	for _, ref := range refusals {
-		kind := ErrInvalid
-		switch ref.Code {
-		case transport.RefusedReplaced: // for the time being
-			kind = ErrNotReady
-		case transport.RefusedUnknown:
-			if !n.belongs() {
-				return n.notYetMember()
-			}
-		case transport.RefusedStale, transport.RefusedClone:
-		default:
-			continue
+	return cmp.Or(final, passing)
+}
+
+func (n *Node) refusedWith(
+	kind error, by raftyard.NodeID, ref *transport.RefusalError,
+) *outsideError {
+	return &outsideError{kind: kind, text: fmt.Sprintf("the others do not talk to this node, "+
+		"which runs in %s; node %d says: %s", n.cfg.Dir, by, ref.Text)}
+}
+
+// refusalMeaning is what a refusal says of this node's part in the cluster.
+type refusalMeaning int
+
+const (
+	refusalSaysNothing refusalMeaning = iota
+	refusalPasses                     // by itself, or by what is done elsewhere
+	refusalIsFinal                    // for this process in this directory
+)
+
+func meaningOf(ref *transport.RefusalError) refusalMeaning {
+	switch ref.Code {
+	case transport.RefusedClone:
+		// The connections of the process that was there before are given up when they have
+		// been silent for some seconds; a machine that lost its power is back sooner.
+		return refusalPasses
+	case transport.RefusedReplaced:
+		// A directory that the node had before is never taken again, another one gets its
+		// place. The code is one for both. A release that words it otherwise has callers
+		// wait for nothing, and does no harm else.
+		if strings.Contains(ref.Text, spentDirectory) {
+			return refusalIsFinal
 		}
-		return &outsideError{kind: kind, text: fmt.Sprintf("the others do not talk to this node, "+
-			"which runs in %s; node %d says: %s", n.cfg.Dir, ref.by, ref.Text)}
+		return refusalPasses
+	case transport.RefusedStale, transport.RefusedRemoved:
+		return refusalIsFinal // starts that were seen, and ids that are spent, are remembered
+	case transport.RefusedUnknown:
+		// For a node that is let in by somebody, and has not been yet, see judgeRefusals. One
+		// that belongs to its cluster by itself belongs to another one of the same name.
+		return refusalIsFinal
+	case transport.RefusedCluster, transport.RefusedWrongNode, transport.RefusedSelf:
+		return refusalSaysNothing // somebody else is at that address
+	case transport.RefusedVersion, transport.RefusedMalformed, transport.RefusedFull:
+		return refusalSaysNothing // but that the two ends cannot talk now
+	default:
+		return refusalSaysNothing // a later release's
 	}
-	return nil
 }
 
 // noticeRefusal sees whether the others still talk to a node that is in step with the
@@ -173,12 +211,12 @@ func (n *Node) olderCopy(boot uint64) *outsideError {
 
 // otherDirectory says that the node is known with another directory.
 func (n *Node) otherDirectory(rec *registry.Node) *outsideError {
-	why := "it gets that one's place by itself when no group needs that one any more; node list " +
-		"on any other node says what it waits for"
+	kind, why := ErrNotReady, "it gets that one's place by itself when no group needs that one "+
+		"any more; node list on any other node says what it waits for"
 	if rec.First == n.ownStore() {
-		why = spentDirectory
+		kind, why = ErrInvalid, spentDirectory
 	}
-	return &outsideError{kind: ErrNotReady, text: fmt.Sprintf(
+	return &outsideError{kind: kind, text: fmt.Sprintf(
 		"node %d is known with data directory %s, and %s is %s: %s",
 		n.cfg.ID, rec.Store, n.cfg.Dir, n.ownStore(), why)}
 }

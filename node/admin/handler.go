@@ -163,7 +163,7 @@ func (h *Handler) serve(c *call) error {
 // outside refuses what a node that takes no part in its cluster cannot know or do: other
 // nodes refuse to talk to it, so that a request would only wait for its deadline. What is
 // said of the node itself is answered, and what it knows of nodes for as long as that may
-// be mended.
+// pass. Whoever asked may ask again then, and else has to ask another node.
 func (h *Handler) outside(rt *route) error {
 	nodes := strings.HasPrefix(rt.pattern, "/v1/nodes")
 	if !rt.changes && !nodes && !strings.HasPrefix(rt.pattern, "/v1/groups") {

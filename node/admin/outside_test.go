@@ -32,12 +32,12 @@ func TestOutside(t *testing.T) {
 		{"GET /", false, false},
 	} {
 		method, target, _ := strings.Cut(tt.request, " ")
-		for _, away := range []error{node.ErrNodeRemoved, node.ErrNotReady} {
+		for _, away := range []error{node.ErrNodeRemoved, node.ErrInvalid, node.ErrNotReady} {
 			h, n, _ := newHandler(t, Config{})
 			n.away = away
 			resp := ask(h, method, target, "")
 			refused := resp.StatusCode == http.StatusServiceUnavailable
-			want, final := tt.ifWaits, errors.Is(away, node.ErrNodeRemoved)
+			want, final := tt.ifWaits, !errors.Is(away, node.ErrNotReady)
 			if final {
 				want = tt.ifRemoved
 			}
