@@ -60,6 +60,9 @@ type replica struct {
 	// receiving: a state for a replica without a state machine is coming in.
 	receiving atomic.Bool
 
+	// rotten: that its state is damaged waits for the state machine's turn.
+	rotten atomic.Bool
+
 	// leaderless is for how many ticks it has heard of no leader, without being one.
 	// suspect is set when somebody has said that it does not know who its members are.
 	// sender is the node that spoke to it last of those that it does not know.

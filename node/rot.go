@@ -66,7 +66,11 @@ func (n *Node) stateRotten(r *replica, why error) {
 		n.stopReplica(r, fault)
 		return
 	}
+	if !r.rotten.CompareAndSwap(false, true) {
+		return // it is on its way; the state machine may be busy for long
+	}
 	n.appliers.add(r, task{run: func(m *machine) {
+		defer r.rotten.Store(false)
 		if m.fault() != nil {
 			return
 		}
@@ -78,7 +82,7 @@ func (n *Node) stateRotten(r *replica, why error) {
 				r.worker.hurryOwn(r)
 			})
 		})
-	}, drop: func(error) {}})
+	}, drop: func(error) { r.rotten.Store(false) }})
 }
 
 // DatabaseStatus is what a node has done about the files of one of its databases since it was

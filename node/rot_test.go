@@ -110,3 +110,35 @@ func TestRottenStateIsTakenFromAnother(t *testing.T) {
 		t.Errorf("%d state machines were stopped, want 1", n)
 	}
 }
+
+// TestRotWaitsOnce: the damage that is found again and again while the state machine is busy
+// waits for its turn once.
+func TestRotWaitsOnce(t *testing.T) {
+	c := newCluster(t, 3)
+	c.createSpec(Spec{ID: 1, Kind: "brittle", Voters: []raftyard.NodeID{1, 2, 3}})
+	c.add(1, 1, "a")
+	at := c.leader(1)%3 + 1
+	c.eventually("the replica follows", func() bool {
+		return slices.Equal(c.stale(at, 1), []string{"a"})
+	})
+	there, release := c.holdWord(at, "b")
+	c.add(c.leader(1), 1, "b")
+	<-there
+	n, r := c.nodes[at], c.nodes[at].replica(1)
+	before := r.machine.queued()
+	for range 100 {
+		n.stateRotten(r, errors.New("it has rotted"))
+	}
+	if now := r.machine.queued(); now != before+1 {
+		t.Errorf("%d tasks wait, and %d did before the damage was found", now, before)
+	}
+	close(release)
+	c.eventually("it has another state", func() bool {
+		now := n.replica(1)
+		return now != nil && now != r && now.fault() == nil && now.isInitialized() &&
+			slices.Equal(c.stale(at, 1), []string{"a", "b"})
+	})
+	if r.rotten.Load() {
+		t.Error("what has had its turn is said to wait")
+	}
+}
