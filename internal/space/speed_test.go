@@ -11,6 +11,48 @@ func at(asked, took time.Duration, free int64) Look {
 	return Look{Free: free, Asked: began, Seen: began.Add(took)}
 }
 
+// TestEvenSpeedIsNotForgotten: what goes evenly for a window goes as fast at each later look,
+// however the looks lie.
+func TestEvenSpeedIsNotForgotten(t *testing.T) {
+	const window, speed = time.Second, 1000
+	for _, every := range []time.Duration{
+		time.Millisecond, 25 * time.Millisecond, 110 * time.Millisecond,
+		250 * time.Millisecond, 333 * time.Millisecond, 1500 * time.Millisecond,
+	} {
+		s := New(window, 1)
+		for now := time.Duration(0); now < 5*window; now += every {
+			s.Take(at(now, 0, 1_000_000-int64(speed*now.Seconds())))
+			if got := s.PerSecond(); now >= window && (got < speed-1 || got > speed+1) {
+				t.Fatalf("every %v: %d a second at %v, want %d", every, got, now, speed)
+			}
+			if len(s.from) > steps+2 {
+				t.Fatalf("every %v: %d looks are kept", every, len(s.from))
+			}
+		}
+	}
+}
+
+// TestSpeedOfABeginning: whenever something begins to go, its whole speed is known after a
+// window, and what a look may be late.
+func TestSpeedOfABeginning(t *testing.T) {
+	const window, speed, every = time.Second, 1000, 25 * time.Millisecond
+	for begins := 3 * window; begins < 4*window; begins += 10 * time.Millisecond {
+		s := New(window, 1)
+		known := begins + window + window/steps + 2*every
+		for now := time.Duration(0); now < known; now += every {
+			gone := max(0, now-begins)
+			s.Take(at(now, 0, 1_000_000-int64(speed*gone.Seconds())))
+			if got, most := s.PerSecond(), int64(speed); got > most+1 {
+				t.Fatalf("it begins at %v: %d a second at %v, want %d at most",
+					begins, got, now, most)
+			}
+		}
+		if got := s.PerSecond(); got < speed-1 {
+			t.Errorf("it begins at %v: %d a second at %v, want %d", begins, got, known, speed)
+		}
+	}
+}
+
 func TestSpeed(t *testing.T) {
 	const window = 250 * time.Millisecond
 	for _, tt := range []struct {
