@@ -87,6 +87,7 @@ func (n *Node) nodeStatuses(
 	for i := range known {
 		peers[known[i].Node] = known[i]
 	}
+	found := n.foundAt()
 	out := make([]NodeStatus, len(recs))
 	reports := make([]nodeReport, len(recs))
 	var asks []func()
@@ -94,13 +95,13 @@ func (n *Node) nodeStatuses(
 		st := &out[i]
 		*st = NodeStatus{
 			ID: rec.ID, Peer: rec.Peer, HTTP: rec.HTTP, Labels: rec.Labels,
-			State: rec.State.String(),
+			State: rec.State.String(), Problem: n.othersAddress(&rec, found),
 		}
 		if !rec.Store.IsZero() {
 			st.Store = rec.Store.String()
 		}
 		if rec.State == registry.NodeLeaving {
-			st.Problem = n.leaveProblem(&rec)
+			st.Problem = cmp.Or(n.leaveProblem(&rec), st.Problem)
 		}
 		if rec.ID == n.cfg.ID {
 			st.Self, st.Live = true, true

@@ -29,7 +29,8 @@ type Peer struct {
 	ID raftyard.NodeID
 	// Addr is the host:port on which the node listens for other nodes.
 	Addr string
-	// HTTP is the host:port of the node's HTTP API, told to users; it may be empty.
+	// HTTP is the host:port of the node's HTTP API, told to users; it may be empty, and that
+	// of several nodes.
 	HTTP string
 	// Labels are told to users; nothing is decided by them.
 	Labels map[string]string
@@ -38,24 +39,20 @@ type Peer struct {
 // advertises reports whether there is an address in p.
 func (p Peer) advertises() bool { return p.Addr != "" || p.HTTP != "" }
 
-// clash returns which of the addresses of p another of the nodes has, or nil. Two nodes at one
-// address are a slip of whoever has written them: what is meant for one reaches the other.
+// clash returns which peer address would be more than that, of p or of another of the nodes, or
+// nil. It is a slip of whoever has written it: what is meant for one reaches the other. HTTP
+// addresses are told to users, and may be that of something in front of several nodes.
 func (p Peer) clash(others []Peer) error {
 	if p.Addr != "" && p.Addr == p.HTTP {
 		return fmt.Errorf("%s is both its peer and its HTTP address, want two", p.Addr)
 	}
 	for _, o := range others {
-		if o.ID == p.ID {
-			continue
-		}
-		for _, addr := range []string{p.Addr, p.HTTP} {
-			switch addr {
-			case "":
-			case o.Addr:
-				return fmt.Errorf("%s is the peer address of node %d, want another", addr, o.ID)
-			case o.HTTP:
-				return fmt.Errorf("%s is the HTTP address of node %d, want another", addr, o.ID)
-			}
+		switch {
+		case o.ID == p.ID:
+		case o.Addr != "" && (o.Addr == p.Addr || o.Addr == p.HTTP):
+			return fmt.Errorf("%s is the peer address of node %d, want another", o.Addr, o.ID)
+		case p.Addr != "" && p.Addr == o.HTTP:
+			return fmt.Errorf("%s is the HTTP address of node %d, want another", p.Addr, o.ID)
 		}
 	}
 	return nil
@@ -85,7 +82,9 @@ type Config struct {
 
 	// Advertise is where others find this node, and what they are told of it. What
 	// it says counts more than this node's line in Peers, and it must have an Addr
-	// if there is none. Its ID does not count.
+	// if there is none. Its ID does not count. A peer address in it that Peers gives to
+	// another node is refused by [Open] as long as there is no data directory, and else
+	// only warned of: the other one may have moved.
 	Advertise Peer
 
 	// Listen is the host:port to listen on for other nodes. Default: the Addr that
@@ -311,7 +310,7 @@ func (c Config) validatePeers() []error {
 		}
 		seen[p.ID] = true
 	}
-	if err := c.self().clash(c.Peers); err != nil && c.Advertise.advertises() {
+	if err := c.self().clash(nil); err != nil && c.Advertise.advertises() {
 		errs = append(errs, fmt.Errorf("node: config: Advertise: %w", err))
 	}
 	switch {

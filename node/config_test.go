@@ -40,17 +40,22 @@ func TestConfigRefusesIDsAndAddresses(t *testing.T) {
 			name: "one peer address", bend: func(c *Config) { c.Peers[1].Addr = "a:1" },
 			want: "Peers[1]: node 9007199254740991: a:1 is the peer address of node 1",
 		},
+		{name: "one HTTP address", bend: func(c *Config) { c.Peers[1].HTTP = "a:2" }},
 		{
-			name: "one HTTP address", bend: func(c *Config) { c.Peers[1].HTTP = "a:2" },
+			name: "a peer at an HTTP address", bend: func(c *Config) { c.Peers[1].Addr = "a:2" },
 			want: "a:2 is the HTTP address of node 1, want another",
+		},
+		{
+			name: "HTTP at a peer address", bend: func(c *Config) { c.Peers[1].HTTP = "a:1" },
+			want: "a:1 is the peer address of node 1, want another",
 		},
 		{
 			name: "one for both", bend: func(c *Config) { c.Peers[0].HTTP = "a:1" },
 			want: "a:1 is both its peer and its HTTP address, want two",
 		},
 		{
-			name: "advertised", bend: func(c *Config) { c.Advertise.Addr = "a:2" },
-			want: "Advertise: a:2 is the HTTP address of node 1",
+			name: "advertised", bend: func(c *Config) { c.Advertise.Addr = "b:2" },
+			want: "Advertise: b:2 is both its peer and its HTTP address",
 		},
 		{name: "own", bend: func(c *Config) { c.Advertise = Peer{Addr: "b:3", HTTP: "b:2"} }},
 		{

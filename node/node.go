@@ -147,6 +147,9 @@ func OpenIn(ctx context.Context, cfg Config, w *world.World) (*Node, error) {
 
 // start brings the parts up in the order in which they need each other.
 func (n *Node) start(ctx context.Context, in *world.World) error {
+	if err := n.checkOwnAddress(); err != nil {
+		return err
+	}
 	store, err := openStore(storage.Options{
 		Dir: n.cfg.Dir, Cluster: n.cluster, Node: n.cfg.ID,
 		CacheBytes: n.cfg.CacheBytes, MemTableSize: n.cfg.MemTableSize, Logger: n.logger,

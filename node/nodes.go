@@ -15,7 +15,8 @@ type NodeSpec struct {
 	ID raftyard.NodeID `json:"id"` // from 1 to [raftyard.MaxNodeID]
 	// Peer is the host:port at which other nodes find it.
 	Peer string `json:"peer"`
-	// HTTP is the host:port of its HTTP API, told to users; it may be empty.
+	// HTTP is the host:port of its HTTP API, told to users; it may be empty, and that of
+	// several nodes.
 	HTTP string `json:"http,omitempty"`
 	// Labels are told to users, and looked at when the replicas of a node that leaves
 	// are spread over others.
@@ -28,8 +29,9 @@ type NodeSpec struct {
 // says of it takes the place of this; what that does not say stays.
 //
 // An id is that of one node for ever: for one that was removed the error is
-// [ErrNodeRemoved]. For an address that another node has it is [ErrInvalid], unless the node
-// moves, and the other one is not live.
+// [ErrNodeRemoved]. For a peer address that another node has, for whatever, it is
+// [ErrInvalid], unless the node moves, and the other one is not live. HTTP addresses may be
+// those of several nodes.
 func (n *Node) PutNode(ctx context.Context, spec NodeSpec) (created bool, err error) {
 	ctx, cancel := n.withDeadline(ctx)
 	defer cancel()
@@ -51,9 +53,9 @@ func (n *Node) PutNode(ctx context.Context, spec NodeSpec) (created bool, err er
 	return res.Code == registry.Created, nodeResult(spec.ID, res)
 }
 
-// mustBeFree returns why a node cannot have the addresses, or nil. A node that moves may be
-// quicker than the one that has moved away from there: so it may have the address of one that
-// is not live, and keep what it has.
+// mustBeFree returns why a node cannot have the addresses, or nil: nobody else is to be found
+// at a peer address. A node that moves may be quicker than the one that has moved away from
+// there: so it may have the address of one that is not live, and keep what it has.
 func (n *Node) mustBeFree(spec *NodeSpec) error {
 	own, known := n.registry.Node(spec.ID)
 	if known && own.Peer == spec.Peer && own.HTTP == spec.HTTP {

@@ -46,18 +46,18 @@ func (v *validator) addressBook() {
 		return
 	}
 	ids := map[raftyard.NodeID]string{}
-	addresses := map[string]string{}
+	addresses, shared := map[string]string{}, map[string]bool{}
 	for i, p := range v.Nodes {
 		at := fmt.Sprintf("nodes[%d]", i)
 		if p.ID != 0 {
 			unique(v, ids, p.ID, at+".id", p.ID.String())
 		}
-		for _, a := range []struct{ key, address string }{
-			{at + ".peer", p.Peer}, {at + ".http", p.HTTP},
-		} {
-			if a.address != "" {
-				unique(v, addresses, a.address, a.key, a.address)
-			}
+		if p.Peer != "" {
+			unique(v, addresses, p.Peer, at+".peer", p.Peer)
+		}
+		if p.HTTP != "" && !shared[p.HTTP] { // what is in front of several nodes
+			shared[p.HTTP] = addresses[p.HTTP] == ""
+			unique(v, addresses, p.HTTP, at+".http", p.HTTP)
 		}
 	}
 	v.evenFounders()

@@ -172,8 +172,10 @@ func (v *validator) listen() {
 	}
 }
 
-// notAnothers refuses to bind what the address book gives to another node: the
-// file was copied, or the id overridden, without the rest.
+// notAnothers refuses what the address book gives to another node: the file was copied, or
+// the id overridden, without the rest. A node that has a directory is only warned: the book is
+// that of the founding, and the other one may have moved since. Users may be told of one
+// address for several nodes.
 func (v *validator) notAnothers(key, address string) {
 	own := func(p Peer) bool {
 		return p.ID == v.Node.ID && (p.Peer == address || p.HTTP == address)
@@ -188,10 +190,18 @@ func (v *validator) notAnothers(key, address string) {
 		case p.Peer:
 			name = "peer"
 		case p.HTTP:
-			name = "http"
+			if key != "advertise.http" {
+				name = "http"
+			}
 		}
 		if name == "" || p.ID == v.Node.ID || v.Node.ID == 0 {
 			continue
+		}
+		if v.hasStarted() {
+			v.report.odd(v.at(key), key, "%s is the address of node %s (nodes[%d].%s), and this "+
+				"is node %s: that is right only if the other one has moved",
+				address, p.ID, i, name, v.Node.ID)
+			return
 		}
 		advice := "leave listen out, and the address is from this node's line"
 		if !v.founds() || strings.HasPrefix(key, "advertise.") {
@@ -201,6 +211,15 @@ func (v *validator) notAnothers(key, address string) {
 			p.ID, i, name, v.Node.ID, advice)
 		return
 	}
+}
+
+// hasStarted reports whether the directory is one in which a node was started before.
+func (v *validator) hasStarted() bool {
+	if v.Node.DataDir == "" {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(v.Node.DataDir, "IDENTITY"))
+	return err == nil
 }
 
 // overlap reports whether both addresses cannot be bound at once.
