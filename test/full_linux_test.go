@@ -85,9 +85,7 @@ func fillWhileWriting(t *testing.T, c *cluster.Cluster, l *load, disk string) {
 	wantWell(t, full, "/livez")
 	wantWell(t, full, "/readyz") // the others serve what it is asked
 	l.awaitApplied(t, 200)
-	cluster.Eventually(t, startLimit, "there is no space at all", func() error {
-		return want(f.refused.Load() > 0, "another program can still write")
-	})
+	f.awaitFull(t)
 	until := time.NewTimer(cluster.Sized(3*time.Second, 20*time.Second))
 	<-until.C
 	l.awaitApplied(t, 200)
@@ -130,37 +128,43 @@ func leadsNothing(t *testing.T, at *cluster.Node, id raftyard.NodeID) error {
 // A filler is another program that writes as fast as it can. When there is no space it tries
 // again a second later, and so takes what becomes free.
 type filler struct {
-	path string
-	stop chan struct{}
-	wg   sync.WaitGroup
-	size int64
-	err  error
-
-	refused atomic.Int64 // how often there was no space
+	path  string
+	stop  chan struct{}
+	full  chan struct{} // closed when there was no space for the first time
+	ended chan struct{} // closed when it writes no more
+	size  atomic.Int64
+	err   error // read when it has ended
 }
 
 func newFiller(t *testing.T, path string) *filler {
 	t.Helper()
-	f := &filler{path: path, stop: make(chan struct{})}
+	f := &filler{
+		path: path, stop: make(chan struct{}), full: make(chan struct{}),
+		ended: make(chan struct{}),
+	}
 	file, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.wg.Go(func() { f.err = f.run(file) })
+	go func() {
+		defer close(f.ended)
+		f.err = f.run(file)
+	}()
 	t.Cleanup(f.halt)
 	return f
 }
 
 func (f *filler) run(file *os.File) error {
 	chunk := make([]byte, 1<<20)
+	var once sync.Once
 	for {
 		n, err := file.Write(chunk)
-		f.size += int64(n)
+		f.size.Add(int64(n))
 		if err != nil && !errors.Is(err, unix.ENOSPC) {
 			return errors.Join(err, file.Close())
 		}
 		if err != nil {
-			f.refused.Add(1)
+			once.Do(func() { close(f.full) })
 			cluster.Pause(f.stop, time.Second)
 		}
 		select {
@@ -177,7 +181,30 @@ func (f *filler) halt() {
 	default:
 		close(f.stop)
 	}
-	f.wg.Wait()
+	<-f.ended
+}
+
+// awaitFull waits until there is no space, for as long as that gets less: how fast it does is
+// the machine's matter.
+func (f *filler) awaitFull(t *testing.T) {
+	t.Helper()
+	for before := int64(-1); ; {
+		written := f.size.Load()
+		if written == before {
+			t.Fatalf("another program has written %d bytes, and none in %v", written, startLimit)
+		}
+		before = written
+		limit := time.NewTimer(startLimit)
+		select {
+		case <-f.full:
+		case <-f.ended:
+			t.Fatalf("another program cannot write: %v", f.err)
+		case <-limit.C:
+			continue
+		}
+		limit.Stop()
+		return
+	}
 }
 
 // end stops the filler, gives the space back and returns how much it was.
@@ -187,5 +214,5 @@ func (f *filler) end(t *testing.T) int64 {
 	if err := errors.Join(f.err, os.Remove(f.path)); err != nil {
 		t.Fatal(err)
 	}
-	return f.size
+	return f.size.Load()
 }
