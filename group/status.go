@@ -1,6 +1,7 @@
 package group
 
 import (
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/raftyard/raftyard"
@@ -55,6 +56,10 @@ func (r *Replica) Position() Position {
 		First: v.first, Last: v.last, Commit: v.hard.commit, Applied: v.applied,
 	}
 }
+
+// Leads reports whether raft leads here at this moment. [Position] tells it as of the latest
+// step; while that waits to be durable, and no other begins, the replica may have been deposed.
+func (r *Replica) Leads() bool { return r.rn.BasicStatus().RaftState == raft.StateLeader }
 
 // Progress is what a leader knows of one member.
 type Progress struct {

@@ -1,6 +1,46 @@
 package node
 
-import "testing"
+import (
+	"context"
+	"testing"
+)
+
+// TestDeposedOnAFullDisk: a leader whose commits wait for space, and which another one has
+// followed meanwhile, does not say for as long as that lasts that it leads.
+func TestDeposedOnAFullDisk(t *testing.T) {
+	c := newCluster(t, 3)
+	c.create(1, 1, 2, 3)
+	c.moveLeader(1, 3)
+	there, release := make(chan struct{}), make(chan struct{})
+	c.nodes[3].committer.submit(write{kind: writeNothing, done: func(error) {
+		close(there)
+		<-release // as a commit does that waits for space
+	}})
+	<-there
+	c.held[3].Store(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	written := make(chan error, 1)
+	go func() {
+		_, err := c.nodes[3].Propose(ctx, 1, []byte("b"))
+		written <- err
+	}()
+	c.eventually("another one leads", func() bool {
+		leader, ok := c.nodes[1].Leader(1)
+		return ok && leader != 3
+	})
+	c.eventually("node 3 does not say that it leads", func() bool {
+		leader, ok := c.nodes[3].Leader(1)
+		return !ok || leader != 3
+	})
+	cancel()
+	c.held[3].Store(false)
+	close(release)
+	<-written
+	c.eventually("node 3 knows who leads", func() bool {
+		leader, ok := c.nodes[3].Leader(1)
+		return ok && leader != 3
+	})
+}
 
 // TestRequestsPassAFullNode: a node whose log waits for space hears of no new leader. What is
 // asked of it goes to the others all the same, and does not wait for that.

@@ -132,6 +132,15 @@ func (w *worker) leaderChanged(r *replica, lc group.LeaderChange) {
 	w.steer(r)
 }
 
+// tickDeposed has it known that this replica leads no longer, though nothing that raft has to
+// say comes out before the step under way is durable: on a disk without space that lasts.
+// Nothing is vouched for by that. Who leads, and in which term, is told when there is a step.
+func (w *worker) tickDeposed(r *replica) {
+	if r.busy && r.leader.Role == group.Leader && !r.raft.Leads() {
+		w.leaderChanged(r, group.LeaderChange{Role: group.Follower, Term: r.leader.Term})
+	}
+}
+
 // stateChanged publishes a descriptor that is durable now.
 func (w *worker) stateChanged(r *replica) {
 	r.publish()

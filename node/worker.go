@@ -193,6 +193,7 @@ func (w *worker) tick() {
 			if !w.node.waitsToFound(r) {
 				w.tickRaft(r)
 			}
+			w.tickDeposed(r)
 			w.tickTold(r)
 			w.tickTransfer(r)
 			w.tickOffers(r)
