@@ -35,7 +35,7 @@ func TestDeposedOnAFullDisk(t *testing.T) {
 	cancel()
 	c.held[3].Store(false)
 	close(release)
-	<-written
+	t.Logf("what it was asked to write: %v", <-written)
 	c.eventually("node 3 knows who leads", func() bool {
 		leader, ok := c.nodes[3].Leader(1)
 		return ok && leader != 3

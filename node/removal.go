@@ -22,7 +22,12 @@ func (n *Node) removeDir(dir string) error {
 	files := n.world.files
 	err := files.Rename(dir, dir+removedSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it never had one
+		// It never had one, or a process has deleted it that was killed before that was
+		// durable. A parent that is missing holds nothing that could come back.
+		if err = files.SyncDir(filepath.Dir(dir)); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
 	}
 	if err == nil {
 		err = files.SyncDir(filepath.Dir(dir))

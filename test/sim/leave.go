@@ -28,7 +28,9 @@ func leave(w *World, f *Fault) {
 		w.kill(h.id, 0)
 	}
 	w.clients.Go("leave", func() {
-		for w.leaveOnce(h, force && !h.wanted) != nil { // a node that is back is drained
+		// A node that is back is drained. One that is removed was so by an earlier attempt, of
+		// which nobody knew.
+		for w.leaveOnce(h, force && !h.wanted) != nil && !w.hasLeft(h) {
 			w.stillHere(h)
 		}
 		for !w.hasLeft(h) {
