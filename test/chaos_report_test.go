@@ -78,6 +78,18 @@ func (l *faultLog) rows(colon bool) []row {
 	return rows
 }
 
+// lacks returns which of some faults never happened.
+func (l *faultLog) lacks(faults []fault) (names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range faults {
+		if l.counts[faults[i].name] == 0 {
+			names = append(names, faults[i].name)
+		}
+	}
+	return names
+}
+
 // total returns how many faults there were.
 func (l *faultLog) total() int {
 	l.mu.Lock()
@@ -167,6 +179,31 @@ func (m *meter) rows() []row {
 	}
 	return rows
 }
+
+// sum returns what has been counted of something.
+func (m *meter) sum(name string) float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sums[name]
+}
+
+// demand fails if there was nothing of some kind: what has not happened proves nothing. How
+// long it takes until each kind of fault has come is a matter of luck.
+func (x *chaos) demand(span time.Duration) {
+	x.t.Helper()
+	for _, name := range []string{"snapshots taken", "snapshots installed"} {
+		if span >= time.Minute && x.meter.sum(name) == 0 {
+			x.t.Errorf("in %v there were no %s", span, name)
+		}
+	}
+	if lacks := x.faults.lacks(slices.Concat(processFaults(), networkFaults())); len(lacks) > 0 &&
+		span >= enoughChaos {
+		x.t.Errorf("in %v none of these came: %q", span, lacks)
+	}
+}
+
+// enoughChaos is after what time each kind of fault has come, but for one run in thousands.
+const enoughChaos = 20 * time.Minute
 
 // A row is one line of a table.
 type row struct{ name, value string }

@@ -94,6 +94,7 @@ func TestChaos(t *testing.T) {
 	t.Cleanup(end)
 	x.rage(span)
 	x.settle(begun, end)
+	x.demand(span)
 }
 
 // chaosSpan is for how long there are faults.
