@@ -87,7 +87,7 @@ func (n *Node) nodeStatuses(
 	for i := range known {
 		peers[known[i].Node] = known[i]
 	}
-	found := n.foundAt()
+	found := n.foundAt(known)
 	out := make([]NodeStatus, len(recs))
 	reports := make([]nodeReport, len(recs))
 	var asks []func()

@@ -64,11 +64,11 @@ func (n *Node) refuseNewcomer(
 	if known {
 		why = n.newcomers.saw(from, spent, n.world.now())
 	}
-	what := "its directory was wiped or replaced"
+	code, what := transport.RefusedReplaced, "its directory was wiped or replaced"
 	if spent {
-		what = "it had that one before"
+		code, what = transport.RefusedSpent, "it had that one before"
 	}
-	return refused(transport.RefusedReplaced, "node %d is known with data directory %s and comes "+
+	return refused(code, "node %d is known with data directory %s and comes "+
 		"with %s: %s; %s", from.Node, dir.Current, from.Store, what, why)
 }
 

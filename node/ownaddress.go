@@ -6,10 +6,9 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/node/registry"
+	"github.com/raftyard/raftyard/storage"
+	"github.com/raftyard/raftyard/transport"
 )
-
-// identityName is the file that a data directory has from its first start on.
-const identityName = "IDENTITY"
 
 // checkOwnAddress compares what Advertise says with what the list of founding nodes gives to
 // others. For a node without a directory that is a slip: a configuration was copied, and
@@ -24,7 +23,7 @@ func (n *Node) checkOwnAddress() error {
 	if clash == nil {
 		return nil
 	}
-	used, err := n.world.files.Exists(filepath.Join(n.cfg.Dir, identityName))
+	used, err := n.world.files.Exists(filepath.Join(n.cfg.Dir, storage.IdentityName))
 	switch {
 	case err != nil:
 		return fmt.Errorf("node: %w", err)
@@ -38,9 +37,8 @@ func (n *Node) checkOwnAddress() error {
 
 // foundAt returns which node is found at which peer address, and says so itself, as far as
 // this one knows.
-func (n *Node) foundAt() map[string]raftyard.NodeID {
+func (n *Node) foundAt(peers []transport.PeerStatus) map[string]raftyard.NodeID {
 	found := map[string]raftyard.NodeID{n.cfg.self().Addr: n.cfg.ID}
-	peers := n.transport.Peers()
 	for i := range peers {
 		if p := &peers[i]; p.Up && p.Addr == p.Told {
 			found[p.Addr] = p.Node

@@ -79,7 +79,7 @@ func (n *Node) knownElsewhere(
 	peers := n.transport.Peers()
 	for i := range peers {
 		ref, ok := errors.AsType[*transport.RefusalError](peers[i].LastError)
-		if ok && ref.Code == transport.RefusedReplaced {
+		if ok && (ref.Code == transport.RefusedReplaced || ref.Code == transport.RefusedSpent) {
 			return peers[i].Node
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/node/registry"
@@ -136,15 +135,9 @@ func meaningOf(ref *transport.RefusalError) refusalMeaning {
 		// been silent for some seconds; a machine that lost its power is back sooner.
 		return refusalPasses
 	case transport.RefusedReplaced:
-		// A directory that the node had before is never taken again, another one gets its
-		// place. The code is one for both. A release that words it otherwise has callers
-		// wait for nothing, and does no harm else.
-		if strings.Contains(ref.Text, spentDirectory) {
-			return refusalIsFinal
-		}
-		return refusalPasses
-	case transport.RefusedStale, transport.RefusedRemoved:
-		return refusalIsFinal // starts that were seen, and ids that are spent, are remembered
+		return refusalPasses // the directory gets the other one's place
+	case transport.RefusedStale, transport.RefusedRemoved, transport.RefusedSpent:
+		return refusalIsFinal // starts that were seen, and what is spent, are remembered
 	case transport.RefusedUnknown:
 		// For a node that is let in by somebody, and has not been yet, see judgeRefusals. One
 		// that belongs to its cluster by itself belongs to another one of the same name.

@@ -27,10 +27,6 @@ func TestRefusalsThatPass(t *testing.T) {
 		}
 		return peers
 	}
-	spent := refused(transport.RefusedReplaced)
-	spent[0].LastError = &transport.RefusalError{
-		Code: transport.RefusedReplaced, Text: "it had that one before; " + spentDirectory,
-	}
 	one := func(p transport.PeerStatus) []transport.PeerStatus {
 		return []transport.PeerStatus{{Node: 9, Up: true}, p}
 	}
@@ -54,7 +50,7 @@ func TestRefusalsThatPass(t *testing.T) {
 		{"older copy, after another process", founder, refused(clone, stale), ErrInvalid},
 		{"older copy, before another process", founder, refused(stale, clone), ErrInvalid},
 		{"replaced", founder, refused(transport.RefusedReplaced), ErrNotReady},
-		{"spent", founder, spent, ErrInvalid},
+		{"spent", founder, refused(transport.RefusedSpent), ErrInvalid},
 		{"not let in", joiner, refused(transport.RefusedUnknown), ErrNotReady},
 		{"of another cluster", founder, refused(transport.RefusedUnknown), ErrInvalid},
 		{"removed", founder, refused(clone, transport.RefusedRemoved), ErrNodeRemoved},

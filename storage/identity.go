@@ -19,10 +19,17 @@ import (
 	"github.com/raftyard/raftyard/internal/wire"
 )
 
-// Names in the data directory.
+// Names in the data directory, for those who look whether it is one, or is in use.
 const (
-	lockName     = "LOCK"
-	identityName = "IDENTITY"
+	// LockName is the file that a store has locked while it is open, and has written the id
+	// of its process into.
+	LockName = "LOCK"
+	// IdentityName is the file that a directory has from its first start on.
+	IdentityName = "IDENTITY"
+)
+
+// Other names in the data directory.
+const (
 	sequenceName = "sequence"
 	logName      = "log"
 
@@ -162,7 +169,7 @@ func decodeStarts(lines []string) (lineage.Lineage, error) {
 // save replaces the identity file: a new file, synced, renamed over the old one,
 // and the directory synced. At any moment there is the old one or the new one.
 func (id Identity) save(files vfs.FS, dir string) error {
-	path := filepath.Join(dir, identityName)
+	path := filepath.Join(dir, IdentityName)
 	temp := path + tempSuffix
 	if err := writeSynced(files, temp, id.encode()); err != nil {
 		return fmt.Errorf("%s: %w", temp, err)
@@ -189,7 +196,7 @@ func writeSynced(files vfs.FS, path string, b []byte) (err error) {
 // In a directory without anything of the store it begins a new one. It never
 // makes up for a part that is missing.
 func loadIdentity(o Options, on Backing) (Identity, error) {
-	path := filepath.Join(o.Dir, identityName)
+	path := filepath.Join(o.Dir, IdentityName)
 	b, err := on.Files.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return newIdentity(o, on)
@@ -232,7 +239,7 @@ func newIdentity(o Options, on Backing) (Identity, error) {
 		}
 		if there {
 			return Identity{}, fmt.Errorf("%w: %s is there, but %s is missing",
-				ErrIncomplete, filepath.Join(o.Dir, name), filepath.Join(o.Dir, identityName))
+				ErrIncomplete, filepath.Join(o.Dir, name), filepath.Join(o.Dir, IdentityName))
 		}
 	}
 	id := Identity{
@@ -273,7 +280,7 @@ func (s *Store) checkStoreRecord() error {
 		return err
 	case !bytes.Equal(found, record):
 		return fmt.Errorf("%w: %s belongs to another store than %s says: directories were mixed up",
-			ErrDamaged, s.path(logName), s.path(identityName))
+			ErrDamaged, s.path(logName), s.path(IdentityName))
 	}
 	return nil
 }

@@ -58,17 +58,17 @@ func TestDirectoryThatIsNotOursIsRefused(t *testing.T) {
 		},
 		{"another node", func(_ *testing.T, o *Options) { o.Node = 2 }, ErrWrongNode, "node 1"},
 		{
-			"newer format", rewrite(identityName, func(s string) string {
+			"newer format", rewrite(IdentityName, func(s string) string {
 				return strings.Replace(s, "format  2", "format  3", 1)
 			}), ErrFormat, "use the newer version",
 		},
 		{
-			"edited identity", rewrite(identityName, func(s string) string {
+			"edited identity", rewrite(IdentityName, func(s string) string {
 				return strings.Replace(s, "node    1", "node    2", 1)
 			}), ErrDamaged, "checksum",
 		},
-		{"empty identity", rewrite(identityName, empty), ErrDamaged, identityName},
-		{"identity missing", remove(identityName), ErrIncomplete, identityName},
+		{"empty identity", rewrite(IdentityName, empty), ErrDamaged, IdentityName},
+		{"identity missing", remove(IdentityName), ErrIncomplete, IdentityName},
 		{"log missing", remove(logName), ErrIncomplete, logName},
 		{"note missing", remove(sequenceName), ErrIncomplete, sequenceName},
 		{"empty note", rewrite(sequenceName, empty), ErrDamaged, sequenceName},
@@ -122,7 +122,7 @@ func TestStartsAreKept(t *testing.T) {
 // from the next one on.
 func TestIdentityOfFormat1(t *testing.T) {
 	o := writeVictim(t)
-	path := filepath.Join(o.Dir, identityName)
+	path := filepath.Join(o.Dir, IdentityName)
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -91,7 +91,7 @@ func (i *Inspection) take() error {
 	case !info.IsDir():
 		return fmt.Errorf("%w: it is no directory", ErrNoStore)
 	}
-	lock, err := vfs.SharedLock(filepath.Join(i.dir, lockName))
+	lock, err := vfs.SharedLock(filepath.Join(i.dir, LockName))
 	held, ok := errors.AsType[*vfs.LockedError](err)
 	switch {
 	case ok:
@@ -99,7 +99,7 @@ func (i *Inspection) take() error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, syscall.EISDIR):
-		i.lost(lockName, "is no file")
+		i.lost(LockName, "is no file")
 		return nil
 	case err != nil:
 		return err
@@ -110,12 +110,12 @@ func (i *Inspection) take() error {
 
 // readAll reads all parts of the store.
 func (i *Inspection) readAll() error {
-	b, err := os.ReadFile(filepath.Join(i.dir, identityName))
+	b, err := os.ReadFile(filepath.Join(i.dir, IdentityName))
 	if errors.Is(err, fs.ErrNotExist) {
 		if !i.exists(logName) && !i.exists(sequenceName) {
 			return ErrNoStore
 		}
-		i.lost(identityName, "is missing")
+		i.lost(IdentityName, "is missing")
 	} else {
 		if errors.Is(err, fs.ErrPermission) {
 			return err
@@ -124,13 +124,13 @@ func (i *Inspection) readAll() error {
 			i.Identity, err = decodeIdentity(b)
 		}
 		if err != nil {
-			i.lost(identityName, "%v", err)
+			i.lost(IdentityName, "%v", err)
 			i.Identity = Identity{}
 		}
 	}
 	if i.Identity.Format != 0 && i.Identity.Boot == 0 {
 		i.Findings = append(i.Findings, Finding{
-			Path: identityName,
+			Path: IdentityName,
 			What: "says that the directory is being made: the next start begins anew",
 		})
 		return nil
@@ -275,7 +275,7 @@ func (i *Inspection) checkStoreRecord() {
 		i.lost(logName, "%v", err)
 	case !bytes.Equal(got, storeRecord(i.Identity)):
 		i.lost(logName, "belongs to another store than %s says: directories were mixed up",
-			identityName)
+			IdentityName)
 	}
 }
 
@@ -368,7 +368,7 @@ func (i *Inspection) Entries(
 // Files returns the names in the data directory that the store owns.
 func Files() []string {
 	return []string{
-		lockName, identityName, identityName + tempSuffix, sequenceName,
+		LockName, IdentityName, IdentityName + tempSuffix, sequenceName,
 		inventoryName, inventoryName + tempSuffix, logName,
 	}
 }

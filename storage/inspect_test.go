@@ -109,10 +109,10 @@ func TestInspectFindsDamage(t *testing.T) {
 			}
 		}, ScopeReplicas, "lost its newest"},
 		{"no identity", func(t *testing.T, o Options) {
-			must(t, os.Remove(path(o, identityName)))
+			must(t, os.Remove(path(o, IdentityName)))
 		}, ScopeStore, "missing"},
 		{"a bad identity", func(t *testing.T, o Options) {
-			must(t, os.WriteFile(path(o, identityName), []byte("x"), 0o600))
+			must(t, os.WriteFile(path(o, IdentityName), []byte("x"), 0o600))
 		}, ScopeStore, "no identity"},
 		{"no note", func(t *testing.T, o Options) {
 			must(t, os.Remove(path(o, sequenceName)))
@@ -121,8 +121,8 @@ func TestInspectFindsDamage(t *testing.T) {
 			must(t, os.Truncate(path(o, sequenceName), 0))
 		}, ScopeStore, "EOF"},
 		{"no lock", func(t *testing.T, o Options) {
-			must(t, os.Remove(path(o, lockName)))
-			must(t, os.Mkdir(path(o, lockName), 0o750))
+			must(t, os.Remove(path(o, LockName)))
+			must(t, os.Mkdir(path(o, LockName), 0o750))
 		}, ScopeStore, "no file"},
 		{"no log", func(t *testing.T, o Options) {
 			must(t, os.RemoveAll(path(o, logName)))
@@ -164,7 +164,7 @@ func TestInspectFindsDamage(t *testing.T) {
 
 func mustIdentity(t *testing.T, o Options) Identity {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(o.Dir, identityName))
+	b, err := os.ReadFile(filepath.Join(o.Dir, IdentityName))
 	must(t, err)
 	id, err := decodeIdentity(b)
 	must(t, err)

@@ -338,7 +338,7 @@ func (f *faulty) path(name string) string { return filepath.Join(f.opts.Dir, nam
 // rot damages a file, or the database as a whole. The store does not open, or it has
 // lost nothing; then the node is replaced.
 func (f *faulty) rot(t *rapid.T) {
-	what := rapid.SampledFrom([]string{identityName, sequenceName, logName}).Draw(t, "what")
+	what := rapid.SampledFrom([]string{IdentityName, sequenceName, logName}).Draw(t, "what")
 	f.disk.Crash()
 	var err error
 	if what == logName {

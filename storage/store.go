@@ -65,7 +65,7 @@ func OpenOn(o Options, on Backing) (*Store, error) {
 	if err := on.Files.MkdirAll(o.Dir); err != nil {
 		return nil, fmt.Errorf("storage: open: %w", err)
 	}
-	lock, err := on.Files.Lock(filepath.Join(o.Dir, lockName))
+	lock, err := on.Files.Lock(filepath.Join(o.Dir, LockName))
 	if held, ok := errors.AsType[*vfs.LockedError](err); ok {
 		err = fmt.Errorf("%w by %s: %w", ErrLocked, held.Holder, held.Err)
 	} else if errors.Is(err, vfs.ErrLocked) {
@@ -162,7 +162,7 @@ func (s *Store) Present(keep lineage.Start) (Identity, error) {
 	next := lineage.Start{Boot: id.Boot, Process: s.backing.UUID()}
 	id.Starts = id.Starts.Then(next, keep)
 	if err := id.save(s.backing.Files, s.opts.Dir); err != nil {
-		return Identity{}, fmt.Errorf("storage: %s: %w", s.path(identityName), err)
+		return Identity{}, fmt.Errorf("storage: %s: %w", s.path(IdentityName), err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

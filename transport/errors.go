@@ -107,6 +107,7 @@ const (
 	RefusedUnknown                          // no node has this id
 	RefusedRemoved                          // the node has left the cluster for ever
 	RefusedReplaced                         // the node is known with another data directory
+	RefusedSpent                            // and had this one before: it is never taken again
 	numRefusals
 )
 
@@ -135,6 +136,8 @@ func (c RefusalCode) String() string {
 		return "removed node"
 	case RefusedReplaced:
 		return "another data directory"
+	case RefusedSpent:
+		return "earlier data directory"
 	default:
 		return fmt.Sprintf("refusal %d", uint8(c))
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -192,13 +191,14 @@ func (m *merging) check(id uint64) error {
 
 // checkMapped returns what is wrong with a table, or nil. It reads one block at a time,
 // through the cache of the system, and keeps none.
-func checkMapped(path string, c options.CompressionType) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if p := recover(); p != nil {
-			err = errors.New("is unreadable: its index or a block is not one, or cannot be read")
-		}
-	}()
+func checkMapped(path string, c options.CompressionType) (what error) {
+	if Guard(func() error { what = readMapped(path, c); return nil }) != nil {
+		return errors.New("is unreadable: its index or a block is not one, or cannot be read")
+	}
+	return what
+}
+
+func readMapped(path string, c options.CompressionType) (err error) {
 	switch info, serr := os.Stat(path); {
 	case errors.Is(serr, fs.ErrNotExist):
 		return errors.New("is missing")
@@ -210,11 +210,9 @@ func checkMapped(path string, c options.CompressionType) (err error) {
 		return fmt.Errorf("cannot be read: %w", err)
 	}
 	defer func() { err = errors.Join(err, z.Munmap(file.Data), file.Fd.Close()) }()
-	t, err := table.OpenTable(file, table.Options{
-		ReadOnly: true, BlockSize: 4 << 10, Compression: c, ChkMode: options.OnBlockRead,
-	})
+	t, err := table.OpenTable(file, tableOptions(c))
 	if err != nil {
-		return errors.New("is unreadable: its index or its last block is damaged")
+		return errTableIndex
 	}
 	return checkBlocks(t)
 }
@@ -225,7 +223,7 @@ func checkBlocks(t *table.Table) (err error) {
 	defer func() { err = errors.Join(err, it.Close()) }()
 	for _, first := range t.KeySplits(math.MaxInt, nil) {
 		if it.Seek([]byte(first)); !it.Valid() {
-			return errors.New("has a block whose checksum is wrong")
+			return errTableBlock
 		}
 	}
 	return nil

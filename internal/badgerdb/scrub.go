@@ -360,11 +360,10 @@ func checkTable(id uint64, content []byte, c options.CompressionType) (err error
 			err = errors.New("is unreadable: its index or a block is not one")
 		}
 	}()
-	t, err := table.OpenInMemoryTable(content, id, &table.Options{
-		ReadOnly: true, BlockSize: 4 << 10, Compression: c, ChkMode: options.OnBlockRead,
-	})
+	o := tableOptions(c)
+	t, err := table.OpenInMemoryTable(content, id, &o)
 	if err != nil {
-		return errors.New("is unreadable: its index or its last block is damaged")
+		return errTableIndex
 	}
 	it := t.NewIterator(table.NOCACHE)
 	defer func() { err = errors.Join(err, it.Close()) }()
@@ -373,9 +372,23 @@ func checkTable(id uint64, content []byte, c options.CompressionType) (err error
 		pairs++
 	}
 	if pairs != t.KeyCount() {
-		return errors.New("has a block whose checksum is wrong")
+		return errTableBlock
 	}
 	return nil
+}
+
+// What is wrong with a table.
+var (
+	errTableIndex = errors.New("is unreadable: its index or its last block is damaged")
+	errTableBlock = errors.New("has a block whose checksum is wrong")
+)
+
+// tableOptions are those with which a table is opened to be checked: each block is compared
+// with its checksum.
+func tableOptions(c options.CompressionType) table.Options {
+	return table.Options{
+		ReadOnly: true, BlockSize: 4 << 10, Compression: c, ChkMode: options.OnBlockRead,
+	}
 }
 
 // Guard calls fn, which reads a database of which a table is damaged. Badger may panic then,

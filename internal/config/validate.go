@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/storage"
 )
 
 // A validator looks for what single values cannot tell: keys that are missing
@@ -218,7 +219,7 @@ func (v *validator) hasStarted() bool {
 	if v.Node.DataDir == "" {
 		return false
 	}
-	_, err := os.Stat(filepath.Join(v.Node.DataDir, "IDENTITY"))
+	_, err := os.Stat(filepath.Join(v.Node.DataDir, storage.IdentityName))
 	return err == nil
 }
 

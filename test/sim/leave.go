@@ -75,37 +75,42 @@ func (w *World) leaveOnce(h *host, force bool) error {
 // isTakenBack reports whether somebody has taken back that a node leaves: one who had asked to
 // have it drained before, of whom nobody knew, may have been heard after that.
 func (w *World) isTakenBack(h *host) bool {
-	back := false
-	err := w.admin(func(ctx context.Context, n *node.Node) error {
-		return node.View(ctx, n, raftyard.SystemGroup, node.Linearizable,
-			func(reg *registry.Registry) error {
-				rec, ok := reg.Node(h.id)
-				back = ok && (rec.State == registry.NodeActive || rec.State == registry.NodeDrained)
-				return nil
-			})
-	})
-	return err == nil && back
+	state := w.registered(h)
+	return state == registry.NodeActive || state == registry.NodeDrained
 }
 
 // hasLeft reports whether the registry says that a node is removed.
-func (w *World) hasLeft(h *host) bool {
-	left := false
+func (w *World) hasLeft(h *host) bool { return w.registered(h) == registry.NodeRemoved }
+
+// unregistered is the state of a node of which the registry knows nothing, or cannot be asked.
+const unregistered registry.NodeState = 255
+
+// registered returns what the registry says of a node.
+func (w *World) registered(h *host) registry.NodeState {
+	state := unregistered
 	err := w.admin(func(ctx context.Context, n *node.Node) (err error) {
-		left, err = saysRemoved(ctx, n, h.id)
+		state, err = stateOf(ctx, n, h.id)
 		return err
 	})
-	return err == nil && left
+	if err != nil {
+		return unregistered
+	}
+	return state
 }
 
-// saysRemoved reports whether a node knows that another one is removed.
-func saysRemoved(ctx context.Context, n *node.Node, id raftyard.NodeID) (removed bool, err error) {
+// stateOf returns what a node knows of the state of another one.
+func stateOf(
+	ctx context.Context, n *node.Node, id raftyard.NodeID,
+) (state registry.NodeState, err error) {
+	state = unregistered
 	err = node.View(ctx, n, raftyard.SystemGroup, node.Linearizable,
 		func(reg *registry.Registry) error {
-			rec, ok := reg.Node(id)
-			removed = ok && rec.State == registry.NodeRemoved
+			if rec, ok := reg.Node(id); ok {
+				state = rec.State
+			}
 			return nil
 		})
-	return removed, err
+	return state, err
 }
 
 // allKnow reports whether all others know that a node is removed. Who was cut off does not,
@@ -119,8 +124,9 @@ func (w *World) allKnow(h *host) bool {
 			return true
 		}
 		knows := false
-		err := w.call(o, "look", time.Second, func(ctx context.Context, n *node.Node) (err error) {
-			knows, err = saysRemoved(ctx, n, h.id)
+		err := w.call(o, "look", time.Second, func(ctx context.Context, n *node.Node) error {
+			state, err := stateOf(ctx, n, h.id)
+			knows = state == registry.NodeRemoved
 			return err
 		})
 		return err != nil || !knows

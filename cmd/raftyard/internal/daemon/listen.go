@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/raftyard/raftyard/internal/vfs"
+	"github.com/raftyard/raftyard/storage"
 )
 
 // listen binds both addresses before anything is opened or made: a port that is taken is
@@ -67,15 +68,11 @@ func (e *takenError) Error() string {
 
 func (e *takenError) Unwrap() error { return e.err }
 
-// lockName is the file in a data directory that its node has locked, and has written the id
-// of its process into.
-const lockName = "LOCK"
-
 // dirInUse returns which process has the data directory, or nil if none has it or nobody can
 // tell. It makes and changes nothing.
 func (d *Daemon) dirInUse() error {
 	cfg := &d.opts.Config
-	lock, err := vfs.SharedLock(filepath.Join(cfg.Node.DataDir, lockName))
+	lock, err := vfs.SharedLock(filepath.Join(cfg.Node.DataDir, storage.LockName))
 	if held, ok := errors.AsType[*vfs.LockedError](err); ok {
 		return fmt.Errorf("node.data_dir: %s is in use by %s, so that node %d runs already: stop "+
 			"that process, or give this one an id, a data directory and addresses of its own",
