@@ -94,7 +94,8 @@ type owned struct {
 
 	unsaved unsaved
 
-	dirty bool // stands in the worker's list of replicas to look at
+	dirty    bool // stands in the worker's list of replicas to look at
+	answered bool // clients have just been answered, see [worker.hold]
 
 	meta      meta // as last given to the committer
 	peers     map[raftyard.ReplicaID]raftyard.NodeID

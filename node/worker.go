@@ -32,6 +32,7 @@ type worker struct {
 	drowsy   bool         // one of those has fallen asleep meanwhile
 	ticked   atomic.Int64 // after how long a time it has ticked last, in ns
 	dirty    []*replica   // to be looked at in this round
+	held     []*replica   // to be looked at in the next one, see hold
 	outgoing outgoing
 	writes   []write
 }
@@ -52,6 +53,9 @@ func (w *worker) run() {
 	for !m.closed {
 		await(w.node.world, w.box.wake, nil, nil)
 		w.node.world.yield() // one round for what comes together, and one frame to each node
+		if len(w.held) > 0 {
+			w.node.world.yield() // first the appliers that answer, then those who are answered
+		}
 		m = w.box.take(m)
 		w.process(&m)
 	}
@@ -59,6 +63,7 @@ func (w *worker) run() {
 
 // process handles what came in and lets everything that follows from it out.
 func (w *worker) process(m *mail) {
+	w.release()
 	w.lookAtNodes()
 	for _, fn := range m.controls {
 		fn()
@@ -297,10 +302,15 @@ func (w *worker) drain(r *replica) {
 		if w.node.slow.muted.Load() {
 			return
 		}
+		if r.answered {
+			w.hold(r)
+			return
+		}
 		r.out = r.raft.Ready()
 		r.unsaved.taken()
 		w.route(r)
 	}
+	r.answered = false
 }
 
 // route sends what leaves the replica its way.
@@ -386,6 +396,7 @@ func (w *worker) finish(r *replica) {
 	if out.Apply != nil {
 		r.snap.passed += int64(out.Apply.Bytes)
 		w.node.appliers.apply(r, out.Apply)
+		r.answered = len(out.Apply.Tokens) > 0
 	}
 	w.lookAtSkips(r)
 	if out.Install != nil {
