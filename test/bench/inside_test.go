@@ -316,9 +316,9 @@ func (w *ward) harm(ctx context.Context, old raftyard.ReplicaID) (time.Duration,
 		return 0, err
 	}
 	err = again(ctx, func() error {
-		st, err := w.nodes[0].Group(ctx, truncatedGroup)
-		if err != nil {
-			return err
+		st, wrong := w.nodes[0].Group(ctx, truncatedGroup)
+		if wrong != nil {
+			return wrong
 		}
 		if len(st.Problems) > 0 || newest(st) <= old {
 			return fmt.Errorf("group %d: problems %q, replicas %+v", truncatedGroup, st.Problems,
