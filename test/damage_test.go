@@ -23,9 +23,9 @@ import (
 
 // TestDamage damages every kind of file of a node's directory in every way, one after the
 // other, and starts the node. It must be as if nothing had happened, or say in one line
-// what is wrong and go back to work when its directory is emptied, or rebuild what is
-// damaged; docs/damage.md says which. In every case everything that was acknowledged
-// must be there, through each node.
+// what is wrong and go back to work when what was damaged is restored, and when its directory
+// is emptied, or rebuild what is damaged; docs/damage.md says which. In every case everything
+// that was acknowledged must be there, through each node.
 //
 //nolint:tparallel // the cells are tried one after the other, on one cluster
 func TestDamage(t *testing.T) {
@@ -40,7 +40,7 @@ func TestDamage(t *testing.T) {
 				continue
 			}
 			t.Run(cell, func(t *testing.T) {
-				got[cell] = m.try(t, k, f)
+				got[cell] = m.try(t, k, f, slices.Contains(promised[cell], refused))
 				if !slices.Contains(promised[cell], got[cell]) {
 					t.Errorf("outcome %q, docs/damage.md has %q", got[cell], promised[cell])
 				}
@@ -182,6 +182,9 @@ type damageMatrix struct {
 	groups []raftyard.GroupID
 	keys   map[raftyard.GroupID]map[string]string // acknowledged
 	cells  int
+
+	aside string // a copy of the victim's directory from before it was damaged, or nothing
+	older bool   // such a copy was put back a second time already
 }
 
 const damageLimit = 60 * time.Second
@@ -222,8 +225,9 @@ func (m *damageMatrix) write(t *testing.T, n int) {
 	}
 }
 
-// try damages one file and returns what came of it.
-func (m *damageMatrix) try(t *testing.T, k damageKind, f damageForm) string {
+// try damages one file and returns what came of it. If the node may refuse to start then, a
+// copy is made before.
+func (m *damageMatrix) try(t *testing.T, k damageKind, f damageForm, mayRefuse bool) string {
 	t.Helper()
 	m.cells++
 	m.write(t, 10)
@@ -247,6 +251,9 @@ func (m *damageMatrix) try(t *testing.T, k damageKind, f damageForm) string {
 	path := m.find(t, k)
 	if path == "" {
 		t.Fatalf("there is no %s", k.name)
+	}
+	if m.aside = ""; mayRefuse {
+		m.keepAside(t)
 	}
 	if err := f.do(path); err != nil {
 		t.Fatal(err)
@@ -327,6 +334,10 @@ func (m *damageMatrix) outcome(
 	})
 	if ended {
 		m.refused(t, path, m.victim.LogLines("raftyard: ")[said:])
+		if m.aside != "" {
+			m.restore(t, before)
+		}
+		m.beginAnew(t)
 		return refused
 	}
 	m.whole(t)
@@ -368,7 +379,7 @@ func (m *damageMatrix) inspect(t *testing.T) bool {
 	return failed
 }
 
-// refused checks what a node has said that did not start, and has it begin anew.
+// refused checks what a node has said that did not start.
 func (m *damageMatrix) refused(t *testing.T, path string, lines []string) {
 	t.Helper()
 	if code := m.victim.AwaitExit(damageLimit); code != 1 {
@@ -386,6 +397,11 @@ func (m *damageMatrix) refused(t *testing.T, path string, lines []string) {
 			t.Errorf("the node says %q, want %q in it", line, text)
 		}
 	}
+}
+
+// beginAnew goes the other way on after a refusal: the node rejoins with an empty directory.
+func (m *damageMatrix) beginAnew(t *testing.T) {
+	t.Helper()
 	m.victim.Wipe()
 	m.victim.Start()
 	m.victim.AwaitReady(damageLimit)
