@@ -4,18 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/test/cluster"
 )
 
 // TestNothingLeaks has a peer restart, be sent snapshots, and be cut off again and again.
-// When all is quiet afterwards, the nodes that stayed have as many goroutines and sockets as
-// they had when they had just met it.
+// When all is quiet afterwards, the nodes that stayed have as many goroutines of each kind, and
+// as many sockets, as they had when they had just met it, and hardly more memory.
 func TestNothingLeaks(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t, cluster.Config{Links: true})
@@ -32,9 +35,10 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	verifyHashes(t, c.Nodes(), groups)
 	awaitPeers(t, c.Nodes())
-	before := inUse(t, stay)
+	before := atLeastInUse(t, stay)
 
-	for i := range cluster.Sized(4, 200) {
+	rounds := cluster.Sized(4, 200)
+	for i := range rounds {
 		restartBehind(t, c, away, groups, i)
 	}
 	cuts := cluster.Sized(10, 200)
@@ -52,13 +56,13 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	verifyHashes(t, c.Nodes(), groups)
 
-	var after []usage
-	cluster.Eventually(t, settleLimit, "it is as it was", func() error {
-		after = inUse(t, stay)
-		return moreThan(after, before)
-	})
 	for i, n := range stay {
-		t.Logf("node %d: %+v before, %+v after", n.ID(), before[i], after[i])
+		var after usage
+		cluster.Eventually(t, settleLimit, "it is as it was", func() error {
+			after = inUse(t, n)
+			return after.moreThan(before[i], rounds)
+		})
+		t.Logf("node %d: %v before, %v after", n.ID(), before[i], after)
 	}
 }
 
@@ -110,31 +114,71 @@ func awaitPeers(t *testing.T, nodes []*cluster.Node) {
 
 // A usage is what a process has of what can leak.
 type usage struct {
-	goroutines, sockets int
-	resident            int64
+	goroutines map[string]int // by the function that has begun them
+	sockets    int
+	memory     int64 // of its own, bytes
 }
 
-// inUse returns what nodes have in use when nobody asks them anything.
-func inUse(t *testing.T, nodes []*cluster.Node) []usage {
-	t.Helper()
-	all := make([]usage, len(nodes))
-	for i, n := range nodes {
-		n.CloseConnections()
-		count, err := sockets(n.PID())
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := n.Memory()
-		if err != nil {
-			t.Fatal(err)
-		}
-		goroutines, err := n.Metric(t.Context(), "go_goroutines")
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[i] = usage{int(goroutines), count, m.Resident}
+func (u usage) String() string {
+	sum := 0
+	for _, n := range u.goroutines {
+		sum += n
 	}
-	return all
+	return fmt.Sprintf("%d goroutines, %d sockets, %d MiB", sum, u.sockets, u.memory>>20)
+}
+
+// inUse returns what a node has in use when nobody asks it anything.
+func inUse(t *testing.T, n *cluster.Node) usage {
+	t.Helper()
+	n.CloseConnections()
+	u := usage{goroutines: make(map[string]int)}
+	var err error
+	if u.sockets, err = sockets(n.PID()); err != nil {
+		t.Fatal(err)
+	}
+	m, err := n.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.memory = m.Anonymous
+	a := n.Do(t.Context(), cluster.Request{
+		Method: http.MethodGet, Path: "/debug/pprof/goroutine", Query: url.Values{"debug": {"2"}},
+	})
+	if err := a.Error(); err != nil {
+		t.Fatal(err)
+	}
+	const began = "created by "
+	for line := range strings.Lines(string(a.Body)) {
+		if by, ok := strings.CutPrefix(line, began); ok {
+			by, _, _ = strings.Cut(strings.TrimSpace(by), " in goroutine ")
+			u.goroutines[by]++
+		}
+	}
+	if len(u.goroutines) == 0 {
+		t.Fatalf("node %d: a list of goroutines without any: %.200s", n.ID(), a.Body)
+	}
+	return u
+}
+
+// atLeastInUse returns the least that each node has in use of everything when it is looked at
+// a few times: what comes and goes is not counted.
+func atLeastInUse(t *testing.T, nodes []*cluster.Node) []usage {
+	t.Helper()
+	const looks, apart = 5, 50 * time.Millisecond
+	least := make([]usage, len(nodes))
+	for i, n := range nodes {
+		least[i] = inUse(t, n)
+		for range looks - 1 {
+			cluster.Pause(t.Context().Done(), apart)
+			now := inUse(t, n)
+			least[i].sockets = min(least[i].sockets, now.sockets)
+			least[i].memory = max(least[i].memory, now.memory)
+			for by, count := range least[i].goroutines {
+				least[i].goroutines[by] = min(count, now.goroutines[by])
+			}
+		}
+	}
+	return least
 }
 
 // sockets returns how many a process has open.
@@ -157,14 +201,22 @@ func sockets(pid int) (int, error) {
 	return count, nil
 }
 
-// moreThan returns an error if a tenth more is in use than before. A few come and go.
-func moreThan(now, before []usage) error {
-	const few = 5
-	for i := range now {
-		g, s := before[i].goroutines, before[i].sockets
-		if now[i].goroutines > g+max(g/10, few) || now[i].sockets > s+max(s/10, few) {
-			return fmt.Errorf("%+v, and it was %+v", now[i], before[i])
+// moreThan returns an error if more is in use than before rounds in which something may have
+// leaked. It is less than one of anything in each round that comes and goes by itself.
+func (u usage) moreThan(before usage, rounds int) error {
+	few := rounds / 2
+	var errs []error
+	for by, count := range u.goroutines {
+		if was := before.goroutines[by]; count > was+few {
+			errs = append(errs, fmt.Errorf("%d goroutines of %s, and there were %d", count, by, was))
 		}
 	}
-	return nil
+	if u.sockets > before.sockets+few {
+		errs = append(errs, fmt.Errorf("%d sockets, and there were %d", u.sockets, before.sockets))
+	}
+	const once, each = 64 << 20, 512 << 10 // write buffers fill up
+	if u.memory > before.memory+once+int64(rounds)*each {
+		errs = append(errs, fmt.Errorf("%d bytes of memory, and it was %d", u.memory, before.memory))
+	}
+	return errors.Join(errs...)
 }

@@ -254,8 +254,8 @@ func (w *ward) phase(b *testing.B, writers int, faults bool) *phase {
 			return err
 		})
 	}
-	w.write(b, writers, p)
-	if err := all.Wait(); err != nil {
+	err := w.write(b, writers, p)
+	if err = errors.Join(err, all.Wait()); err != nil {
 		b.Fatal(err)
 	}
 	if faults {
@@ -268,7 +268,7 @@ func (w *ward) phase(b *testing.B, writers int, faults bool) *phase {
 }
 
 // write does b.N writes to the sound groups, each at the node that leads.
-func (w *ward) write(b *testing.B, writers int, p *phase) {
+func (w *ward) write(b *testing.B, writers int, p *phase) error {
 	b.Helper()
 	command := make([]byte, payload)
 	sound := uint64(w.groups - firstSound + 1)
@@ -284,7 +284,7 @@ func (w *ward) write(b *testing.B, writers int, p *phase) {
 				g := firstSound + raftyard.GroupID(n%sound)
 				begin := time.Now()
 				if _, err := w.home(g).Propose(ctx, g, command); err != nil {
-					return fmt.Errorf("group %d: %w", g, err)
+					return fmt.Errorf("group %d: %w; %s", g, err, w.describe(g))
 				}
 				own.Add(time.Since(begin))
 			}
@@ -297,9 +297,19 @@ func (w *ward) write(b *testing.B, writers int, p *phase) {
 	err := all.Wait()
 	b.StopTimer()
 	p.took = time.Since(began)
-	if err != nil {
-		b.Fatal(err)
+	return err
+}
+
+// describe tells what may be the reason that a write has failed: who leads, and how the disk is.
+func (w *ward) describe(g raftyard.GroupID) string {
+	var s strings.Builder
+	for _, n := range w.nodes {
+		m := n.Metrics()
+		leader, _ := n.Leader(g)
+		fmt.Fprintf(&s, "node %d: led by node %d, syncs take %v, the longest %v, one for %v; ",
+			n.ID(), leader, m.SyncAverage, m.SyncWorst, m.SyncInFlight)
 	}
+	return s.String()
 }
 
 // harm has one group be poisoned, and waits until that is known and the truncated log is
