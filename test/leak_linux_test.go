@@ -208,15 +208,15 @@ func (u usage) moreThan(before usage, rounds int) error {
 	var errs []error
 	for by, count := range u.goroutines {
 		if was := before.goroutines[by]; count > was+few {
-			errs = append(errs, fmt.Errorf("%d goroutines of %s, and there were %d", count, by, was))
+			errs = append(errs, fmt.Errorf("%d goroutines of %s, there were %d", count, by, was))
 		}
 	}
 	if u.sockets > before.sockets+few {
-		errs = append(errs, fmt.Errorf("%d sockets, and there were %d", u.sockets, before.sockets))
+		errs = append(errs, fmt.Errorf("%d sockets, there were %d", u.sockets, before.sockets))
 	}
 	const once, each = 64 << 20, 512 << 10 // write buffers fill up
 	if u.memory > before.memory+once+int64(rounds)*each {
-		errs = append(errs, fmt.Errorf("%d bytes of memory, and it was %d", u.memory, before.memory))
+		errs = append(errs, fmt.Errorf("%d bytes of memory, it was %d", u.memory, before.memory))
 	}
 	return errors.Join(errs...)
 }
