@@ -123,19 +123,17 @@ func (c *cleaner) drop(g generation) error {
 
 // step returns the next keys of g to delete.
 func (c *cleaner) step(g generation, start []byte) (keys [][]byte, err error) {
-	err = view(c.db, func(txn *badger.Txn) error {
-		it := txn.NewIterator(badger.IteratorOptions{Prefix: itemKeyPrefix(g)})
-		defer it.Close()
+	err = view(c.db, func(at badgerdb.Reader) error {
 		bytes := 0
-		for it.Seek(start); it.Valid(); it.Next() {
+		return at.Scan(itemKeyPrefix(g), start, func(item *badger.Item) (bool, error) {
 			if len(keys) == cleanStepItems || bytes >= cleanStepBytes {
-				break
+				return false, nil
 			}
-			key := it.Item().KeyCopy(nil)
+			key := item.KeyCopy(nil)
 			keys = append(keys, key)
 			bytes += len(key)
-		}
-		return nil
+			return true, nil
+		})
 	})
 	return keys, err
 }

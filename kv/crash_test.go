@@ -19,6 +19,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/badgerdb"
 )
 
 const (
@@ -365,9 +366,9 @@ func closeCrashed(t *testing.T, s *Store) {
 func checkNothingElse(t *testing.T, s *Store, items uint64) {
 	t.Helper()
 	waitCleaned(t, s)
-	err := s.db.View(func(txn *badger.Txn) error {
+	err := s.db.Read(func(at badgerdb.Reader) error {
 		found := uint64(0)
-		if err := eachKey(txn, []byte{itemPrefix}, func(*badger.Item) error {
+		if err := eachKey(at, []byte{itemPrefix}, func(*badger.Item) error {
 			found++
 			return nil
 		}); err != nil {
@@ -376,7 +377,7 @@ func checkNothingElse(t *testing.T, s *Store, items uint64) {
 		if found != items {
 			t.Errorf("%d items are stored, want %d", found, items)
 		}
-		_, left, err := scanGenerations(txn)
+		_, left, err := scanGenerations(at)
 		if len(left) > 0 {
 			t.Errorf("generations %v are left over", left)
 		}

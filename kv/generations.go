@@ -47,8 +47,8 @@ func (g *generations) allocate() (generation, error) {
 
 // scanGenerations returns the first number that was never given out, and the
 // generations that no machine points at.
-func scanGenerations(txn *badger.Txn) (reserved generation, left []generation, err error) {
-	record, err := get(txn, storeKey())
+func scanGenerations(at badgerdb.Reader) (reserved generation, left []generation, err error) {
+	record, err := get(at, storeKey())
 	if err != nil {
 		return 0, nil, err
 	}
@@ -58,10 +58,10 @@ func scanGenerations(txn *badger.Txn) (reserved generation, left []generation, e
 			return 0, nil, err
 		}
 		reserved = s.reserved
-	} else if err = checkEmpty(txn); err != nil {
+	} else if err = checkEmpty(at); err != nil {
 		return 0, nil, err
 	}
-	err = eachKey(txn, []byte{generationPrefix}, func(item *badger.Item) error {
+	err = eachKey(at, []byte{generationPrefix}, func(item *badger.Item) error {
 		key := item.KeyCopy(nil)
 		g, ok := parseGenerationKey(key)
 		if !ok || g >= reserved {
@@ -81,9 +81,9 @@ func scanGenerations(txn *badger.Txn) (reserved generation, left []generation, e
 
 // checkEmpty refuses a store that has something but not its own record: its
 // generations would be numbered from the beginning again.
-func checkEmpty(txn *badger.Txn) error {
+func checkEmpty(at badgerdb.Reader) error {
 	for _, prefix := range []byte{machinePrefix, generationPrefix, itemPrefix} {
-		err := eachKey(txn, []byte{prefix}, func(item *badger.Item) error {
+		err := eachKey(at, []byte{prefix}, func(item *badger.Item) error {
 			what := fmt.Sprintf("missing, but there is %x", item.Key())
 			return &DamageError{Key: storeKey(), What: what}
 		})
@@ -94,10 +94,10 @@ func checkEmpty(txn *badger.Txn) error {
 	return nil
 }
 
-// loadMachine returns the state of r's machine at txn; the zero state if it has
+// loadMachine returns the present state of r's machine; the zero state if it has
 // none.
-func loadMachine(txn *badger.Txn, r Replica) (machineState, error) {
-	record, err := get(txn, machineKey(r))
+func loadMachine(at badgerdb.Reader, r Replica) (machineState, error) {
+	record, err := get(at, machineKey(r))
 	if err != nil || record == nil {
 		return machineState{}, err
 	}
@@ -105,12 +105,12 @@ func loadMachine(txn *badger.Txn, r Replica) (machineState, error) {
 }
 
 // checkGeneration makes sure that r's record and its generation's record agree.
-func checkGeneration(txn *badger.Txn, r Replica, s machineState) error {
+func checkGeneration(at badgerdb.Reader, r Replica, s machineState) error {
 	if s.generation == 0 {
 		return nil
 	}
 	key := generationKey(s.generation)
-	record, err := get(txn, key)
+	record, err := get(at, key)
 	if err != nil {
 		return err
 	}
@@ -137,42 +137,28 @@ func checkGenerationRecord(r Replica, g generation, record []byte) error {
 
 // view runs fn at the newest commit. Badger panics on some kinds of damage; of a
 // read that is an error, since its goroutine may be anybody's.
-func view(db *badgerdb.DB, fn func(*badger.Txn) error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: panic: %v", ErrDamaged, p)
-		}
-	}()
-	return db.View(fn)
+func view(db *badgerdb.DB, fn func(badgerdb.Reader) error) error {
+	return ours(badgerdb.Guard(func() error { return db.Read(fn) }))
+}
+
+// ours makes damage to the database [ErrDamaged].
+func ours(err error) error {
+	if errors.Is(err, badgerdb.ErrDamaged) && !errors.Is(err, ErrDamaged) {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return err
 }
 
 // get returns a copy of the value of key, or nil when there is none.
-func get(txn *badger.Txn, key []byte) ([]byte, error) {
-	item, err := txn.Get(key)
-	if errors.Is(err, badger.ErrKeyNotFound) {
-		return nil, nil
-	}
+func get(at badgerdb.Reader, key []byte) ([]byte, error) {
+	value, err := at.Get(key)
 	if err != nil {
 		return nil, fmt.Errorf("kv: read: %w", err)
-	}
-	value, err := item.ValueCopy(nil)
-	if err != nil {
-		return nil, fmt.Errorf("kv: read: %w", err)
-	}
-	if value == nil {
-		value = []byte{} // present, although no record of ours is empty
 	}
 	return value, nil
 }
 
 // eachKey calls fn for every key with a prefix, in order.
-func eachKey(txn *badger.Txn, prefix []byte, fn func(*badger.Item) error) error {
-	it := txn.NewIterator(badger.IteratorOptions{Prefix: prefix})
-	defer it.Close()
-	for it.Seek(prefix); it.Valid(); it.Next() {
-		if err := fn(it.Item()); err != nil {
-			return err
-		}
-	}
-	return nil
+func eachKey(at badgerdb.Reader, prefix []byte, fn func(*badger.Item) error) error {
+	return at.Scan(prefix, nil, func(item *badger.Item) (bool, error) { return true, fn(item) })
 }

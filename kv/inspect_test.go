@@ -78,7 +78,11 @@ func TestImageFindsDamage(t *testing.T) {
 	item := itemKey(1, []byte("a"))
 	change := func(k []byte) func(*badger.Txn) error {
 		return func(txn *badger.Txn) error {
-			b, err := get(txn, k)
+			item, err := txn.Get(k)
+			if err != nil {
+				return err
+			}
+			b, err := item.ValueCopy(nil)
 			if err != nil {
 				return err
 			}

@@ -7,9 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/badgerdb"
 )
 
 var (
@@ -107,15 +106,15 @@ func (m *Machine) applyPart(batch []group.Command) ([]group.Result, error) {
 	}
 	var set writeSet
 	var results []group.Result
-	err := m.store.db.View(func(txn *badger.Txn) (err error) {
-		p := newPending(txn, m.replica.Group, state)
+	err := view(m.store.db, func(at badgerdb.Reader) (err error) {
+		p := newPending(at, m.replica.Group, state)
 		results, err = m.run(p, batch)
 		state = p.state
 		p.addTo(&set)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, m.distrust(m.state.generation, err)
 	}
 	if state.position == m.state.position {
 		return results, nil // all of it was applied before

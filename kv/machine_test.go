@@ -218,7 +218,7 @@ func TestRestoreForgetsOldKeys(t *testing.T) {
 func damage(t *testing.T, s *Store, key []byte, change func(record []byte) []byte) {
 	t.Helper()
 	err := s.db.Commit(func(txn *badger.Txn) error {
-		record, err := get(txn, key)
+		record, err := get(s.db.Reader(txn), key)
 		if err != nil {
 			return err
 		}

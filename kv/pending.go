@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/badgerdb"
 )
@@ -13,7 +11,7 @@ import (
 // pending is the effect of commands that are executed but not yet written: a
 // layer of changed items above the database. It is what one write set is made of.
 type pending struct {
-	txn   *badger.Txn
+	at    badgerdb.Reader
 	group raftyard.GroupID
 	state machineState
 	items map[string]pendingItem
@@ -27,8 +25,8 @@ type pendingItem struct {
 	stored bool // the database below has a record of the key
 }
 
-func newPending(txn *badger.Txn, g raftyard.GroupID, s machineState) *pending {
-	return &pending{txn: txn, group: g, state: s, items: make(map[string]pendingItem)}
+func newPending(at badgerdb.Reader, g raftyard.GroupID, s machineState) *pending {
+	return &pending{at: at, group: g, state: s, items: make(map[string]pendingItem)}
 }
 
 func (p *pending) count() int64 { return int64(len(p.items)) }
@@ -39,7 +37,7 @@ func (p *pending) lookup(key []byte) (pendingItem, error) {
 		return it, nil
 	}
 	storedKey := itemKey(p.state.generation, key)
-	it, err := readItem(p.txn, p.group, storedKey)
+	it, err := readItem(p.at, p.group, storedKey)
 	return pendingItem{item: it, stored: it.present()}, err
 }
 
@@ -57,8 +55,8 @@ func (p *pending) addTo(set *writeSet) {
 }
 
 // readItem returns the item of a stored key, or the zero item.
-func readItem(txn *badger.Txn, g raftyard.GroupID, storedKey []byte) (item, error) {
-	record, err := get(txn, storedKey)
+func readItem(at badgerdb.Reader, g raftyard.GroupID, storedKey []byte) (item, error) {
+	record, err := get(at, storedKey)
 	if err != nil || record == nil {
 		return item{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/badgerdb"
 	"github.com/raftyard/raftyard/internal/wire"
 )
 
@@ -183,7 +184,7 @@ func (m *Machine) List(q ListRequest) (ListResult, error) {
 
 // read runs fn at the newest state of m. The state is read in the same
 // transaction as the items, so what fn sees is consistent whatever goes on.
-func (m *Machine) read(fn func(*badger.Txn, machineState) error) error {
+func (m *Machine) read(fn func(badgerdb.Reader, machineState) error) error {
 	if err := m.store.gate.enter(); err != nil {
 		return err
 	}
@@ -194,18 +195,21 @@ func (m *Machine) read(fn func(*badger.Txn, machineState) error) error {
 	if err := m.store.Err(); err != nil {
 		return err
 	}
-	return view(m.store.db, func(txn *badger.Txn) error {
-		state, err := loadMachine(txn, m.replica)
+	known := m.published.Load()
+	err := view(m.store.db, func(at badgerdb.Reader) error {
+		state, err := loadMachine(at, m.replica)
 		if err != nil {
 			return err
 		}
-		return fn(txn, state)
+		known = &state
+		return fn(at, state)
 	})
+	return m.distrust(known.generation, err)
 }
 
 func (m *Machine) get(key []byte) (a getAnswer, err error) {
-	err = m.read(func(txn *badger.Txn, s machineState) error {
-		it, damage := readItem(txn, m.replica.Group, itemKey(s.generation, key))
+	err = m.read(func(at badgerdb.Reader, s machineState) error {
+		it, damage := readItem(at, m.replica.Group, itemKey(s.generation, key))
 		a = getAnswer{found: it.present(), value: it.asValue()}
 		return damage
 	})
@@ -213,39 +217,33 @@ func (m *Machine) get(key []byte) (a getAnswer, err error) {
 }
 
 func (m *Machine) list(q ListRequest) (l ListResult, err error) {
-	err = m.read(func(txn *badger.Txn, s machineState) error {
+	err = m.read(func(at badgerdb.Reader, s machineState) error {
 		l.Revision = s.revision
-		return m.listAt(txn, s, q, &l)
+		return m.listAt(at, s, q, &l)
 	})
 	return l, err
 }
 
-func (m *Machine) listAt(txn *badger.Txn, s machineState, q ListRequest, l *ListResult) error {
-	prefix := itemKey(s.generation, q.Prefix)
-	it := txn.NewIterator(badger.IteratorOptions{Prefix: prefix})
-	defer it.Close()
-	start := itemKey(s.generation, q.Start)
-	if string(start) < string(prefix) {
-		start = prefix
-	}
+func (m *Machine) listAt(at badgerdb.Reader, s machineState, q ListRequest, l *ListResult) error {
 	limit := q.Limit
 	if limit == 0 {
 		limit = MaxListItems
 	}
 	size := resultOverhead
-	for it.Seek(start); it.Valid(); it.Next() {
-		item, err := m.listItem(it.Item(), q.KeysOnly)
+	from, all := itemKey(s.generation, q.Start), itemKey(s.generation, q.Prefix)
+	return at.Scan(all, from, func(stored *badger.Item) (more bool, err error) {
+		item, err := m.listItem(stored, q.KeysOnly)
 		if err != nil {
-			return err
+			return false, err
 		}
 		size += item.encodedSize(q.KeysOnly)
 		if n := len(l.Items); n == limit || n > 0 && size > MaxResultBytes-maxStartBytes {
 			l.Next = keyAfter(l.Items[n-1].Key)
-			return nil
+			return false, nil
 		}
 		l.Items = append(l.Items, item)
-	}
-	return nil
+		return true, nil
+	})
 }
 
 // listItem copies an item. The record is checked even when only the key is

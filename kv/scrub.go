@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/badgerdb"
 )
@@ -59,8 +57,7 @@ func (s *Store) tableDamaged(ctx context.Context, d badgerdb.Damage) {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, ErrDamaged), errors.Is(err, badgerdb.ErrDamaged):
-			s.log.Error("the state of a replica is damaged", slog.Any("error", err))
-			s.noteRot(m.replica, rot{generation: at, err: err})
+			s.distrust(m.replica, at, err)
 		case err != nil && !errors.Is(err, ErrClosed):
 			s.log.Warn("it is not known yet whether the state of a replica is damaged",
 				slog.Any("error", err))
@@ -93,10 +90,27 @@ func (m *Machine) recheck(ctx context.Context) error {
 	}
 }
 
-func (s *Store) noteRot(r Replica, what rot) {
+// distrust returns an error of a read of a state. If it is damage, what is stored of that state
+// cannot be trusted from now on.
+func (m *Machine) distrust(at generation, err error) error {
+	if errors.Is(err, ErrDamaged) {
+		m.store.distrust(m.replica, at, m.wrap("read", err))
+	}
+	return err
+}
+
+// distrust notes that a state is damaged.
+func (s *Store) distrust(r Replica, at generation, err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rotten[r] = what
+	known, ok := s.rotten[r]
+	isNew := !ok || known.generation != at
+	if isNew {
+		s.rotten[r] = rot{generation: at, err: err}
+	}
+	s.mu.Unlock()
+	if isNew {
+		s.log.Error("the state of a replica is damaged", slog.Any("error", err))
+	}
 }
 
 // rotOf returns what was found to be wrong with a state.
@@ -136,12 +150,12 @@ func (m *Machine) mayBeIn(d badgerdb.Damage) bool {
 
 // reread reads the records of the state beside its items.
 func (m *Machine) reread() error {
-	err := view(m.store.db, func(txn *badger.Txn) error {
-		state, err := loadMachine(txn, m.replica)
+	err := view(m.store.db, func(at badgerdb.Reader) error {
+		state, err := loadMachine(at, m.replica)
 		if err != nil {
 			return err
 		}
-		return checkGeneration(txn, m.replica, state)
+		return checkGeneration(at, m.replica, state)
 	})
 	if err != nil {
 		return fmt.Errorf("kv: %v: %w", m.replica, err)
@@ -150,8 +164,8 @@ func (m *Machine) reread() error {
 }
 
 // Damage implements [group.Checked]: it returns why what is stored of the state cannot be
-// trusted, if the store has found that while nobody read it. That stays so until the state is
-// replaced, also for a machine that is opened again.
+// trusted, if the store has found that, while nobody read it or when somebody did. That stays
+// so until the state is replaced, also for a machine that is opened again.
 func (m *Machine) Damage() error {
 	return m.store.rotOf(m.replica, m.published.Load().generation)
 }

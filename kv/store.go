@@ -179,8 +179,8 @@ func (s *Store) start() error {
 	}
 	var reserved generation
 	var left []generation
-	err := view(s.db, func(txn *badger.Txn) (err error) {
-		reserved, left, err = scanGenerations(txn)
+	err := view(s.db, func(at badgerdb.Reader) (err error) {
+		reserved, left, err = scanGenerations(at)
 		return err
 	})
 	if err != nil {
@@ -222,12 +222,12 @@ func (s *Store) Open(r Replica) (*Machine, error) {
 		return nil, fmt.Errorf("%w: %v", ErrOpen, r)
 	}
 	var state machineState
-	err := view(s.db, func(txn *badger.Txn) (err error) {
-		state, err = loadMachine(txn, r)
+	err := view(s.db, func(at badgerdb.Reader) (err error) {
+		state, err = loadMachine(at, r)
 		if err != nil {
 			return err
 		}
-		return checkGeneration(txn, r, state)
+		return checkGeneration(at, r, state)
 	})
 	if err != nil {
 		s.unregister(r)
@@ -248,8 +248,8 @@ func (s *Store) Replicas() ([]Replica, error) {
 	}
 	defer s.gate.leave()
 	var found []Replica
-	err := view(s.db, func(txn *badger.Txn) error {
-		return eachKey(txn, []byte{machinePrefix}, func(item *badger.Item) error {
+	err := view(s.db, func(at badgerdb.Reader) error {
+		return eachKey(at, []byte{machinePrefix}, func(item *badger.Item) error {
 			r, ok := parseMachineKey(item.Key())
 			if !ok {
 				return &DamageError{Key: item.KeyCopy(nil), What: "no replica has such a key"}

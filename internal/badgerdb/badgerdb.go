@@ -219,6 +219,7 @@ func (o Options) badger() badger.Options {
 	// still fits into the first 16 MiB, with 8 MiB it would take 48.
 	b.BaseTableSize = min(max(o.MemTableSize/2, 1<<20), 7<<20)
 	b.Compression = options.Snappy
+	b.ChecksumVerificationMode = options.OnBlockRead // what Reader relies on
 	b.BlockCacheSize, b.IndexCacheSize = o.BlockCacheSize, o.IndexCacheSize
 	return b
 }
@@ -249,6 +250,7 @@ type DB struct {
 	room      *room
 	broken    *broken
 	lost      *lostTables
+	reads     *reads
 	merges    *mergeCheck
 	readers   readers
 	reclaimer *reclaimer
@@ -295,6 +297,10 @@ func Open(o Options) (*DB, error) {
 	if err == nil {
 		in, err = mergingOf(bdb)
 	}
+	var tree liveLevels
+	if err == nil {
+		tree, err = levelsOf(bdb)
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), lost.close(bdb))
 	}
@@ -314,6 +320,9 @@ func Open(o Options) (*DB, error) {
 		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), lost.close(bdb))
 	}
 	db.scrubber = newScrubber(o)
+	db.reads = &reads{
+		levels: tree, indexes: newIndexCache(o.IndexCacheSize), suspect: db.scrubber.suspect,
+	}
 	check.start(in, in.check, db.scrubber.ctx.Done())
 	tables.start(db.tableIDs)
 	space.start(dir)

@@ -33,7 +33,8 @@ import (
 // was read to its end counts in any case. Write-ahead logs are not looked
 // at: what is in them is in memory as well, and becomes a table from there.
 //
-// It has one goroutine. start launches it and stop waits for it.
+// It has two goroutines, of which the other one looks into what reads have found. start
+// launches them and stop waits for them.
 type scrubber struct {
 	db      *DB
 	rate    int64 // bytes a second; zero: nothing is read unless somebody asks for it
@@ -45,7 +46,9 @@ type scrubber struct {
 	hurry atomic.Int32 // how many wait for a pass: nothing is spared while somebody does
 	read  []byte       // the table that is looked at; the pass has it
 
-	telling sync.Mutex // held while damaged runs: merges find damage as well
+	telling sync.Mutex // held while damaged runs: merges and reads find damage as well
+
+	suspects *suspects
 
 	mu     sync.Mutex
 	counts Upkeep            // what tell returns
@@ -91,7 +94,7 @@ const (
 func newScrubber(o Options) *scrubber {
 	s := &scrubber{
 		rate: o.ScrubRate, damaged: o.Damaged, open: openUncached, log: o.Logger,
-		found: make(map[uint64]Damage), done: make(chan struct{}),
+		found: make(map[uint64]Damage), suspects: newSuspects(), done: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -99,6 +102,7 @@ func newScrubber(o Options) *scrubber {
 
 func (s *scrubber) start(db *DB) {
 	s.db = db
+	go s.inquire()
 	if s.rate == 0 {
 		close(s.done)
 		return
@@ -111,6 +115,7 @@ func (s *scrubber) start(db *DB) {
 func (s *scrubber) stop() {
 	s.cancel()
 	<-s.done
+	<-s.suspects.done
 	s.pass.Lock()
 	s.read = nil
 	s.pass.Unlock()
