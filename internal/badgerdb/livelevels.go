@@ -3,6 +3,7 @@ package badgerdb
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"sort"
 	"sync"
 
@@ -67,6 +68,20 @@ func (l liveLevels) each(s span, above uint64, fn func(*table.Table) error) erro
 		}
 	}
 	return nil
+}
+
+// find returns what table it is that has an id, with its bounds alone, if there is one.
+func (l liveLevels) find(id uint64) (info badger.TableInfo, ok bool) {
+	for _, lv := range l {
+		lv.lock.RLock()
+		at := slices.IndexFunc(*lv.tables, func(t *table.Table) bool { return t.ID() == id })
+		if at >= 0 {
+			t := (*lv.tables)[at]
+			info, ok = badger.TableInfo{ID: id, Left: t.Smallest(), Right: t.Biggest()}, true
+		}
+		lv.lock.RUnlock()
+	}
+	return info, ok
 }
 
 func (l liveLevel) each(s span, above uint64, fn func(*table.Table) error) (err error) {

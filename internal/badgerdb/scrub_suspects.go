@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/table"
 )
 
@@ -81,14 +80,13 @@ func (s *scrubber) lookInto(id uint64) {
 	o := s.db.Opts()
 	path := table.NewFilename(id, o.Dir)
 	what := checkMapped(path, o.Compression)
-	all := s.db.Tables()
-	at := slices.IndexFunc(all, func(t badger.TableInfo) bool { return t.ID == id })
+	info, used := s.db.reads.levels.find(id) // Badger's own list reads what may be unreadable
 	switch {
-	case at < 0: // another one has come in its place
+	case !used: // another one has come in its place
 	case what == nil || saysNothing(what):
 		s.log.Warn("a table could not be read, which is not damaged, as far as one can see",
 			slog.String("file", filepath.Base(path)), slog.Any("error", what))
 	default:
-		s.note(all[at], what)
+		s.note(info, what)
 	}
 }
