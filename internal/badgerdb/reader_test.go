@@ -29,7 +29,11 @@ func writeState(t testing.TB, o Options) *DB {
 	db := openByHand(t, o)
 	for round := range 2 {
 		change(t, db, 600, 10, func(txn *badger.Txn, key []byte) error {
-			return txn.Set(key, []byte(strings.Repeat(fmt.Sprintf("%d%s ", round, key), 300)))
+			value := fmt.Append(nil, round)
+			for i := range 300 {
+				value = fmt.Appendf(value, "{%q: %d}", key, i*7919)
+			}
+			return txn.Set(key, value)
 		})
 	}
 	awaitFlushes(t, db)
