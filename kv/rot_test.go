@@ -31,17 +31,17 @@ func rottenStore(t *testing.T, at func(size int64) int64) (s *Store, m *Machine,
 	t.Helper()
 	dir := t.TempDir()
 	for version := 1; version <= 2; version++ {
-		s, err := OpenStore(StoreOptions{Dir: filepath.Join(dir, "state")})
-		if err != nil {
+		var err error
+		if s, err = OpenStore(StoreOptions{Dir: filepath.Join(dir, "state")}); err != nil {
 			t.Fatal(err)
 		}
-		m := openMachine(t, s, testReplica(1))
+		m = openMachine(t, s, testReplica(1))
 		var puts [][]byte
 		for i := range rotKeys {
 			puts = append(puts, encodePut(rotKey(i), []byte(rotValue(i, version)), Cond{}))
 		}
 		apply(t, m, uint64((version-1)*rotKeys+1), puts...)
-		if err := s.Close(); err != nil {
+		if err = s.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}

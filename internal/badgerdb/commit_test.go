@@ -72,6 +72,7 @@ func TestCommitErrors(t *testing.T) {
 	put(t, db, "k", "v") // all these have left the database usable
 
 	db.reclaimer.stop()
+	db.scrubber.stop()
 	db.room.leave()
 	if err := db.DB.Close(); err != nil {
 		t.Fatal(err)
