@@ -86,59 +86,84 @@ var rots = map[string]func(size int64) int64{ //nolint:gochecknoglobals // a con
 }
 
 // TestRotIsNotServed: a table rots after it was opened. What was in it is neither absent nor as
-// it was before: each answer is right, or an error that says that the state is damaged.
+// it was before: each answer is right, or an error that says that the state is damaged. No
+// snapshot is taken of it.
 func TestRotIsNotServed(t *testing.T) {
 	for name, at := range rots {
 		t.Run(name, func(t *testing.T) {
-			_, m, _ := rottenStore(t, at)
-			damaged := 0
-			for i := range rotKeys {
-				v, err := m.Get(rotKey(i))
-				switch {
-				case errors.Is(err, ErrDamaged):
-					damaged++
-				case err != nil:
-					t.Errorf("%s: %v", rotKey(i), err)
-				case string(v.Data) != rotValue(i, 2):
-					t.Errorf("%s is %.20q", rotKey(i), v.Data)
-				}
-			}
-			if damaged == 0 || damaged > rotKeys/10 {
-				t.Errorf("%d of %d keys are damaged, want some", damaged, rotKeys)
-			}
+			_, m, table := rottenStore(t, at)
+			getRotten(t, m)
+			listRotten(t, m)
+			sendRotten(t, m, table)
 		})
 	}
 }
 
-// TestRotIsNotListed: as [TestRotIsNotServed], of lists.
-func TestRotIsNotListed(t *testing.T) {
-	for name, at := range rots {
-		t.Run(name, func(t *testing.T) {
-			_, m, _ := rottenStore(t, at)
-			damaged := 0
-			for i := 0; i < rotKeys; i += 10 {
-				l, err := m.List(ListRequest{Start: rotKey(i), Limit: 10})
-				if errors.Is(err, ErrDamaged) {
-					damaged++
-					continue
-				}
-				if err != nil || len(l.Items) != min(10, rotKeys-i) {
-					t.Fatalf("from %s: %d items, %v", rotKey(i), len(l.Items), err)
-				}
-				for j, item := range l.Items {
-					if !bytes.Equal(item.Key, rotKey(i+j)) ||
-						string(item.Data) != rotValue(i+j, 2) {
-						t.Errorf("from %s: %s is %.20q", rotKey(i), item.Key, item.Data)
-					}
-				}
+func getRotten(t *testing.T, m *Machine) {
+	t.Helper()
+	damaged := 0
+	for i := range rotKeys {
+		v, err := m.Get(rotKey(i))
+		switch {
+		case errors.Is(err, ErrDamaged):
+			damaged++
+		case err != nil:
+			t.Errorf("%s: %v", rotKey(i), err)
+		case string(v.Data) != rotValue(i, 2):
+			t.Errorf("%s is %.20q", rotKey(i), v.Data)
+		}
+	}
+	if damaged == 0 || damaged > rotKeys/10 {
+		t.Errorf("%d of %d keys are damaged, want some", damaged, rotKeys)
+	}
+}
+
+func listRotten(t *testing.T, m *Machine) {
+	t.Helper()
+	damaged := 0
+	for i := 0; i < rotKeys; i += 10 {
+		l, err := m.List(ListRequest{Start: rotKey(i), Limit: 10})
+		if errors.Is(err, ErrDamaged) {
+			damaged++
+			continue
+		}
+		if err != nil || len(l.Items) != min(10, rotKeys-i) {
+			t.Fatalf("from %s: %d items, %v", rotKey(i), len(l.Items), err)
+		}
+		for j, item := range l.Items {
+			if !bytes.Equal(item.Key, rotKey(i+j)) || string(item.Data) != rotValue(i+j, 2) {
+				t.Errorf("from %s: %s is %.20q", rotKey(i), item.Key, item.Data)
 			}
-			if damaged == 0 || damaged > rotKeys/100 {
-				t.Errorf("%d of %d lists are damaged, want some", damaged, rotKeys/10)
-			}
-			if _, err := m.List(ListRequest{}); !errors.Is(err, ErrDamaged) {
-				t.Errorf("a list of all is %v", err)
-			}
-		})
+		}
+	}
+	if damaged == 0 || damaged > rotKeys/100 {
+		t.Errorf("%d of %d lists are damaged, want some", damaged, rotKeys/10)
+	}
+	if _, err := m.List(ListRequest{}); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a list of all is %v", err)
+	}
+}
+
+func sendRotten(t *testing.T, m *Machine, table string) {
+	t.Helper()
+	from, err := m.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stream bytes.Buffer
+	_, err = from.WriteTo(&stream)
+	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), filepath.Base(table)) {
+		t.Errorf("WriteTo = %v, want that %s is damaged", err, table)
+	}
+	if err = from.Close(); err != nil {
+		t.Error(err)
+	}
+	if m.Damage() == nil {
+		t.Error("the machine is not known to be damaged")
+	}
+	to := openMachine(t, openTestStore(t, t.TempDir()), testReplica(1))
+	if err = to.Restore(&stream); !errors.Is(err, ErrSnapshotFormat) {
+		t.Errorf("Restore of what was written = %v", err)
 	}
 }
 
@@ -164,35 +189,6 @@ func TestRotIsNotApplied(t *testing.T) {
 	}
 	if damaged == 0 || damaged > rotKeys/10 {
 		t.Errorf("%d of %d commands found damage, want some", damaged, rotKeys)
-	}
-}
-
-// TestRotIsNotSpread: no snapshot is taken of what has rotted.
-func TestRotIsNotSpread(t *testing.T) {
-	for name, at := range rots {
-		t.Run(name, func(t *testing.T) {
-			_, m, table := rottenStore(t, at)
-			from, err := m.Snapshot()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var stream bytes.Buffer
-			_, err = from.WriteTo(&stream)
-			if !errors.Is(err, ErrDamaged) ||
-				!strings.Contains(err.Error(), filepath.Base(table)) {
-				t.Errorf("WriteTo = %v, want that %s is damaged", err, table)
-			}
-			if err = from.Close(); err != nil {
-				t.Error(err)
-			}
-			if m.Damage() == nil {
-				t.Error("the machine is not known to be damaged")
-			}
-			to := openMachine(t, openTestStore(t, t.TempDir()), testReplica(1))
-			if err = to.Restore(&stream); !errors.Is(err, ErrSnapshotFormat) {
-				t.Errorf("Restore of what was written = %v", err)
-			}
-		})
 	}
 }
 
