@@ -1,6 +1,7 @@
 package test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -75,6 +76,10 @@ func restartBehind(
 	t *testing.T, c *cluster.Cluster, away *cluster.Node, groups []raftyard.GroupID, round int,
 ) {
 	t.Helper()
+	last := make(map[raftyard.GroupID]uint64)
+	for _, g := range groups {
+		last[g] = raftOf(t, away, g).Last
+	}
 	away.Kill()
 	err := eachGroup(groups, len(groups), func(_ int, g raftyard.GroupID) error {
 		for i := range 50 { // more than twice what a log keeps
@@ -87,6 +92,15 @@ func restartBehind(
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, n := range c.Nodes()[:2] {
+		for _, g := range groups {
+			cluster.Eventually(t, startLimit, "its log is cut", func() error {
+				r, wrong := n.Raft(t.Context(), g)
+				return cmp.Or(wrong, want(r.First > last[g]+1, "group %d on node %d begins at %d",
+					g, n.ID(), r.First))
+			})
+		}
 	}
 	away.Start()
 	away.AwaitReady(startLimit)
