@@ -169,7 +169,7 @@ func sendRotten(t *testing.T, m *Machine, table string) {
 
 // TestRotIsNotApplied: a command that looks at what has rotted has no result.
 func TestRotIsNotApplied(t *testing.T) {
-	_, m, _ := rottenStore(t, rots["middle"])
+	_, m, _ := rottenStore(t, rots["first block"])
 	damaged, index := 0, uint64(2*rotKeys)
 	for i := range rotKeys {
 		cond := Cond{Revision: uint64(rotKeys + i + 1)}
