@@ -11,6 +11,10 @@ package bench
 // below its floor.
 const CheckVariable = "RAFTYARD_BENCH_CHECK"
 
+// HeapVariable is the environment variable that names the file into which BenchmarkScale
+// writes a profile of the heap when all groups sleep.
+const HeapVariable = "RAFTYARD_BENCH_HEAP"
+
 // Floors are the least ratios to the baselines, by the name of the benchmark. They leave
 // room for noise: what is below one is a regression, what is above is no promise.
 func Floors() map[string]float64 {
