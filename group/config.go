@@ -69,11 +69,6 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// owns reports whether the member may be this replica, as far as the directories tell.
-func (c Config) owns(m Member) bool {
-	return c.Store.IsZero() || m.Store.IsZero() || c.Store == m.Store
-}
-
 func (c Config) withDefaults() Config {
 	c.ElectionTicks = cmp.Or(c.ElectionTicks, 10)
 	c.HeartbeatTicks = cmp.Or(c.HeartbeatTicks, 1)

@@ -18,12 +18,14 @@ type raftLogger struct {
 }
 
 func newRaftLogger(c Config) *raftLogger {
-	return &raftLogger{
-		group: c.Group, replica: c.Replica,
-		to: c.Logger.With(
-			slog.Uint64("group", uint64(c.Group)), slog.Uint64("replica", uint64(c.Replica)),
-		),
-	}
+	return &raftLogger{group: c.Group, replica: c.Replica, to: c.Logger}
+}
+
+// say logs a text of raft's. Whose it is is added now: a logger of its own that says it takes
+// some hundred bytes for each of many replicas.
+func (l *raftLogger) say(ctx context.Context, level slog.Level, text string) {
+	l.to.LogAttrs(ctx, level, "raft", slog.Uint64("group", uint64(l.group)),
+		slog.Uint64("replica", uint64(l.replica)), slog.String("text", text))
 }
 
 func (l *raftLogger) log(level slog.Level, format string, args []any) {
@@ -35,11 +37,11 @@ func (l *raftLogger) log(level slog.Level, format string, args []any) {
 	if format != "" {
 		text = fmt.Sprintf(format, args...)
 	}
-	l.to.LogAttrs(ctx, level, "raft", slog.String("text", text))
+	l.say(ctx, level, text)
 }
 
 func (l *raftLogger) fault(text string) {
-	l.to.LogAttrs(context.Background(), slog.LevelError, "raft", slog.String("text", text))
+	l.say(context.Background(), slog.LevelError, text)
 	panic(&FaultError{Group: l.group, Replica: l.replica, Reason: "raft: " + text})
 }
 

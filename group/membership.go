@@ -38,9 +38,9 @@ func (r *Replica) ChangeMembers(next Descriptor, token any) error {
 	}
 	cc := d.confChange(next)
 	cc.Context = encodeChange(d.Epoch, next)
-	if n := int64(proto.Size(cc)); n > r.cfg.Limits.MaxEntryBytes {
+	if n := int64(proto.Size(cc)); n > r.proposals.limits.MaxEntryBytes {
 		return fmt.Errorf("%w: a membership change of %d bytes, want at most %d",
-			ErrTooLarge, n, r.cfg.Limits.MaxEntryBytes)
+			ErrTooLarge, n, r.proposals.limits.MaxEntryBytes)
 	}
 	r.change = &change{cc: cc, token: token}
 	return nil

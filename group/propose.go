@@ -39,7 +39,7 @@ func (p *Proposal) size() int64 {
 //	             │                └─▶ passed by a snapshot: ErrUnknown
 //	             └─▶ leadership lost: *NotLeaderError
 type proposals struct {
-	limits Limits
+	limits proposalLimits
 
 	queue []Proposal
 	bytes int64 // of the queue, encoded

@@ -563,8 +563,11 @@ func (m *model) checkStorage(x *member) {
 	if x.state.IsZero() {
 		return
 	}
-	cfg := x.r.cfg
-	cfg.State, cfg.Applied = x.state, x.list.applied
+	c := &x.r.cfg
+	cfg := Config{
+		Group: c.Group, Incarnation: c.Incarnation, Node: c.Node, Replica: c.Replica,
+		Store: c.Store, Storage: c.Storage, State: x.state, Applied: x.list.applied,
+	}
 	if _, err := readStart(cfg); err != nil && !isAny(err, ErrRemoved) {
 		m.rt.Fatalf("replica %d: %v", x.id, err)
 	}

@@ -12,7 +12,7 @@ import (
 // A Replica is one member of one group. It is not safe for concurrent use: one
 // goroutine at a time owns it. See the package comment for how it is driven.
 type Replica struct {
-	cfg Config
+	cfg settings
 	rn  *raft.RawNode
 	log *logView
 

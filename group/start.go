@@ -34,14 +34,14 @@ func New(c Config) (*Replica, error) {
 		boot = binary.LittleEndian.Uint64(random[:])
 	}
 	r := &Replica{
-		cfg:   c,
+		cfg:   c.settings(),
 		state: c.State,
 		view: view{
 			hard: start.hard, saved: start.onDisk,
 			first: start.first, last: start.last, safeLast: start.last, applied: start.applied,
 			settled: start.applied,
 		},
-		proposals: proposals{limits: c.Limits},
+		proposals: proposals{limits: c.Limits.ofProposals()},
 		reads:     reads{replica: c.Replica, boot: boot, limit: c.Limits.MaxReads},
 	}
 	if mutant.On(mutant.TruncatePast) {
@@ -159,7 +159,7 @@ func checkOwnState(c Config) error {
 	if m.Node != c.Node {
 		return damaged("replica %d is on node %d, not on %d", c.Replica, m.Node, c.Node)
 	}
-	if !c.owns(m) {
+	if self := c.settings(); !self.owns(m) {
 		return damaged("replica %d was given to data directory %s, this is %s",
 			c.Replica, m.Store, c.Store)
 	}

@@ -154,7 +154,7 @@ func (w *worker) memberDamaged(r *replica, id raftyard.ReplicaID) {
 		s.damaged = make(map[raftyard.ReplicaID]bool)
 	}
 	s.damaged[id] = true
-	r.logger.Warn("a member is damaged, and is to be replaced", nodeAttr(m.Node),
+	r.logger().Warn("a member is damaged, and is to be replaced", nodeAttr(m.Node),
 		replicaAttr(id))
 	w.steer(r)
 	w.touch(r)

@@ -78,7 +78,7 @@ func (r *replica) lookAhead(last *remains) {
 	}
 	ahead, err := group.Ahead(r.log, r.meta.State, r.applied.Load())
 	if err != nil {
-		r.logger.Warn("log of a replica that is destroyed", errAttr(err))
+		r.logger().Warn("log of a replica that is destroyed", errAttr(err))
 		last.Blind = true
 		return
 	}

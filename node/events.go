@@ -22,7 +22,7 @@ type events struct {
 }
 
 type event struct {
-	at   time.Time
+	at   int64 // in ns since 1970
 	text string
 }
 
@@ -33,11 +33,12 @@ func (e *events) note(at time.Time, text string) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	ev := event{at: at.UnixNano(), text: text}
 	if len(e.ring) < maxEvents {
-		e.ring = append(e.ring, event{at: at, text: text})
+		e.ring = append(e.ring, ev)
 		return
 	}
-	e.ring[e.next] = event{at: at, text: text}
+	e.ring[e.next] = ev
 	e.next = (e.next + 1) % maxEvents
 }
 
@@ -55,7 +56,8 @@ func (e *events) told() (stopped time.Time, lines []string) {
 	defer e.mu.Unlock()
 	for i := range e.ring {
 		ev := &e.ring[(e.next+i)%len(e.ring)]
-		lines = append(lines, ev.at.UTC().Format(time.RFC3339Nano)+" "+ev.text)
+		at := time.Unix(0, ev.at).UTC()
+		lines = append(lines, at.Format(time.RFC3339Nano)+" "+ev.text)
 	}
 	return e.stopped, lines
 }

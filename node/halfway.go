@@ -30,7 +30,8 @@ type halfway struct {
 	orphans map[raftyard.ReplicaID]time.Time
 }
 
-// lingering is what a replica publishes of that. A zero time says that there is none.
+// lingering is what a replica publishes of that, unless it is nothing. A zero time says that
+// there is none.
 type lingering struct {
 	joint  time.Time
 	orphan time.Time // of the learner that is there for longest
@@ -71,9 +72,15 @@ func (h *halfway) look(
 // lookHalfway publishes what is to be seen of a change of members.
 func (w *worker) lookHalfway(r *replica) {
 	now := r.halfway.look(&r.meta.State.Descriptor, func(m group.Member) bool {
-		return r.steering.holds(r) && isOrphan(m, &r.steering.want)
+		return r.steering.holds(r) && isOrphan(m, r.steering.want)
 	}, w.node.world.now())
-	if old := r.lingers.Load(); old == nil || *old != now {
+	old := r.lingers.Load()
+	switch {
+	case now == lingering{}: // as in most groups at most times
+		if old != nil {
+			r.lingers.Store(nil)
+		}
+	case old == nil || *old != now:
 		r.lingers.Store(&now)
 	}
 }

@@ -51,6 +51,9 @@ func (w *worker) tickHealth(r *replica) {
 		h.silent = nil
 	}
 	if old := r.ailing.Load(); old == nil || !old.equal(now) {
+		if now.equal(&w.well) {
+			now = &w.well // one for all of whom there is nothing to be said
+		}
 		r.ailing.Store(now)
 		w.node.noteChange()
 	}

@@ -75,7 +75,7 @@ func (k *keeper) look(ctx context.Context) {
 	}
 	want := k.want(v)
 	if !reachedWant(v.State.Descriptor, want) {
-		rec := registry.Group{Voters: want.Voters, Learners: want.Learners}
+		rec := &registry.Group{Voters: want.Voters, Learners: want.Learners}
 		r.worker.steerSystem(r, v.Term, rec)
 	}
 	k.remove(ctx, v)
@@ -173,13 +173,13 @@ func reachedWant(d group.Descriptor, want group.Want) bool {
 
 // steerSystem tells the replica of the system group what members are wanted while it
 // leads in the term. Another term has another leader, or one that has looked again.
-func (w *worker) steerSystem(r *replica, term uint64, rec registry.Group) {
+func (w *worker) steerSystem(r *replica, term uint64, rec *registry.Group) {
 	w.box.control(func() {
 		w.guard(r, "steer", func() {
 			if r.leader.Term != term {
 				return
 			}
-			r.steering.want, r.steering.known, r.steering.term = rec, true, term
+			r.steering.want, r.steering.term = rec, term
 			w.steer(r)
 			w.touch(r)
 		})

@@ -267,8 +267,8 @@ func (l *lifecycle) compare() {
 	anew := l.version == 0
 	changed, version := l.node.registry.Changes(l.version)
 	l.version = version
-	for i := range changed {
-		l.compareGroup(&changed[i], anew)
+	for _, rec := range changed {
+		l.compareGroup(rec, anew)
 	}
 }
 
@@ -305,7 +305,8 @@ func (l *lifecycle) lost() {
 	l.mu.Unlock()
 }
 
-// compareGroup compares one group. anew: its record may be from before this start.
+// compareGroup compares one group, whose record must not change from now on. anew: that may
+// be from before this start.
 func (l *lifecycle) compareGroup(rec *registry.Group, anew bool) {
 	r := l.node.replica(rec.ID)
 	switch {
@@ -318,7 +319,7 @@ func (l *lifecycle) compareGroup(rec *registry.Group, anew bool) {
 		}
 	case rec.Deleted:
 	case r != nil:
-		l.node.steerTo(r, *rec)
+		l.node.steerTo(r, rec)
 	default:
 		l.found(rec, anew)
 	}

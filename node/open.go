@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 
@@ -172,7 +173,6 @@ func (n *Node) newReplica(st storage.Replica) *replica {
 	return &replica{
 		group: st.Group, incarnation: st.Incarnation, id: st.ID, node: n.cfg.ID,
 		worker: n.workerOf(st.Group),
-		logger: n.logger.With(groupAttr(st.Group), replicaAttr(st.ID)),
 		gone:   make(chan struct{}),
 		events: new(events),
 		machine: &machine{
@@ -189,7 +189,7 @@ func (n *Node) env(st storage.Replica) group.Env {
 		Group: st.Group, Incarnation: st.Incarnation, Replica: st.ID, Node: n.cfg.ID,
 		Dir: filepath.Join(n.cfg.Dir, replicasName,
 			ReplicaDir(st.Group, st.Incarnation, st.ID)),
-		Logger: n.logger.With(groupAttr(st.Group)),
+		Logger: slog.New(groupHandler{next: n.logger.Handler(), group: st.Group}),
 	}
 }
 
@@ -376,7 +376,7 @@ func (w *worker) begin(r *replica) {
 		// is handed out first: raft does not campaign over a change in it.
 		w.drain(r)
 		if err := r.raft.Campaign(); err != nil {
-			r.logger.Warn("campaign", errAttr(err))
+			r.logger().Warn("campaign", errAttr(err))
 		}
 	}
 	w.maybeSnapshot(r)

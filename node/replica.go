@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -30,7 +29,6 @@ type replica struct {
 	id          raftyard.ReplicaID
 	node        raftyard.NodeID
 	worker      *worker
-	logger      *slog.Logger
 	log         *storage.Log
 	machine     *machine
 	pins        pins
@@ -46,16 +44,13 @@ type replica struct {
 	// gone is closed when the replica serves nobody any more: it is removed or
 	// stopped, or the node closes. goneErr says why.
 	gone     chan struct{}
+	goneErr  error // written before gone is closed
 	goneOnce sync.Once
-	goneErr  error       // written before gone is closed
 	stopped  atomic.Bool // gone is closed, or is about to be
 
 	// applied is the index that the state machine has applied.
 	applied       atomic.Uint64
 	appliedPosted atomic.Bool // it stands in the worker's mailbox
-
-	// old: it was there when the node started. Set before anybody is heard.
-	old bool
 
 	// receiving: a state for a replica without a state machine is coming in.
 	receiving atomic.Bool
@@ -66,9 +61,9 @@ type replica struct {
 	// leaderless is for how many ticks it has heard of no leader, without being one.
 	// suspect is set when somebody has said that it does not know who its members are.
 	// sender is the node that spoke to it last of those that it does not know.
+	suspect    atomic.Bool
 	leaderless atomic.Int64
 	sender     atomic.Uint64
-	suspect    atomic.Bool
 	straying   straying
 
 	// view is what others may know of the raft state, ailing what a leader has seen of
@@ -76,6 +71,9 @@ type replica struct {
 	view    atomic.Pointer[view]
 	ailing  atomic.Pointer[ailing]
 	lingers atomic.Pointer[lingering]
+
+	// old: it was there when the node started. Set before anybody is heard.
+	old bool
 
 	owned
 }
@@ -92,10 +90,10 @@ type owned struct {
 
 	opening bool // it is to be opened again, because of a skip
 
-	unsaved unsaved
-
 	dirty    bool // stands in the worker's list of replicas to look at
 	answered bool // clients have just been answered, see [worker.hold]
+
+	unsaved unsaved
 
 	meta      meta // as last given to the committer
 	peers     map[raftyard.ReplicaID]raftyard.NodeID
@@ -136,8 +134,7 @@ type view struct {
 
 // steering is what a leader does to bring its group to the wanted membership.
 type steering struct {
-	want     registry.Group // from the registry; zero ID: nothing known
-	known    bool
+	want     *registry.Group             // from the registry; nil: nothing known
 	term     uint64                      // in which want holds; of the system group alone
 	changing bool                        // a membership change of ours is under way
 	unmet    bool                        // the plan is not done

@@ -151,7 +151,7 @@ func (w *worker) askToSleep(r *replica) {
 // nodes that are gone.
 func (w *worker) mayAsk(r *replica) (behind uint64, others []raftyard.ReplicaID, ok bool) {
 	s := &r.steering
-	if s.changing || s.unmet || !s.known || s.transfer != nil || s.offers.to != 0 ||
+	if s.changing || s.unmet || s.want == nil || s.transfer != nil || s.offers.to != 0 ||
 		len(s.damaged) > 0 || r.source.pause > 0 || r.cannotServe() || !w.mayRest(r) {
 		return 0, nil, false
 	}

@@ -11,13 +11,13 @@ type steerToken struct{}
 
 // steerTo tells a replica what membership the registry wants for its group. It
 // matters only to the leader, whichever it is by then.
-func (n *Node) steerTo(r *replica, rec registry.Group) {
+func (n *Node) steerTo(r *replica, rec *registry.Group) {
 	r.worker.box.control(func() {
 		r.worker.guard(r, "steer", func() {
-			if rec.Version < r.steering.want.Version {
+			if now := r.steering.want; now != nil && rec.Version < now.Version {
 				return // a newer one has come first
 			}
-			r.steering.want, r.steering.known = rec, true
+			r.steering.want = rec
 			r.worker.steer(r)
 			r.worker.touch(r)
 		})
@@ -26,8 +26,8 @@ func (n *Node) steerTo(r *replica, rec registry.Group) {
 
 // attend has a replica that has just come up told what the registry wants.
 func (l *lifecycle) attend(r *replica) {
-	if rec, ok := l.node.registry.Group(r.group); ok && l.isFresh() {
-		l.compareGroup(&rec, true)
+	if rec, ok := l.node.registry.Record(r.group); ok && l.isFresh() {
+		l.compareGroup(rec, true)
 	}
 }
 
@@ -43,8 +43,10 @@ func (w *worker) steer(r *replica) {
 		return // the next tick looks again
 	}
 	d := r.meta.State.Descriptor
-	want := group.Want{Voters: s.want.Voters, Learners: s.want.Learners}
-	if !s.holds(r) {
+	var want group.Want
+	if s.holds(r) {
+		want = group.Want{Voters: s.want.Voters, Learners: s.want.Learners}
+	} else {
 		if !d.IsJoint() && len(r.placed.lost)+len(s.damaged) == 0 {
 			s.unmet, s.why = false, ""
 			return
@@ -58,7 +60,7 @@ func (w *worker) steer(r *replica) {
 	step := group.Plan(d, want, st.Progress, r.id)
 	s.unmet, s.why = step.Kind != group.StepDone, step.Why
 	if !s.unmet && s.holds(r) && len(s.want.Before) > 0 {
-		w.node.arrivals.note(&s.want)
+		w.node.arrivals.note(s.want)
 	}
 	switch step.Kind {
 	case group.StepChange, group.StepLeave:
@@ -82,7 +84,7 @@ func (w *worker) steer(r *replica) {
 
 // holds reports whether it is known what members the group shall have.
 func (s *steering) holds(r *replica) bool {
-	return s.known && (r.group != raftyard.SystemGroup || s.term == r.leader.Term)
+	return s.want != nil && (r.group != raftyard.SystemGroup || s.term == r.leader.Term)
 }
 
 // wantOf is the membership that a group has, or is about to have.

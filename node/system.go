@@ -34,7 +34,7 @@ func (n *Node) bootstrapElection() {
 				return
 			}
 			if err := r.raft.Campaign(); err != nil {
-				r.logger.Debug("campaign", errAttr(err))
+				r.logger().Debug("campaign", errAttr(err))
 			}
 			r.worker.touch(r)
 		})

@@ -48,6 +48,7 @@ func (w *worker) fallAsleep(r *replica) {
 		return
 	}
 	s.state, s.missing, s.since = asleep, nil, w.ticks
+	r.rest()
 	r.leaderless.Store(0)
 	w.lookHalfway(r)
 	w.node.metrics.asleep.Add(1)
@@ -205,7 +206,7 @@ func (w *worker) tickStand(r *replica) {
 		s.stand = 0
 	case s.stand == 0 && w.node.isVouched(r):
 		if err := r.raft.Campaign(); err != nil {
-			r.logger.Warn("campaign", errAttr(err))
+			r.logger().Warn("campaign", errAttr(err))
 		}
 	}
 }

@@ -35,6 +35,7 @@ type worker struct {
 	held     []*replica   // to be looked at in the next one, see hold
 	outgoing outgoing
 	writes   []write
+	well     ailing // what is published of groups whose members are well; it stays empty
 }
 
 func newWorker(n *Node) *worker {

@@ -81,11 +81,17 @@ func (r *Registry) Version() uint64 { return r.state.Load().version }
 // Group returns the record of a group. The record of a deleted group is there
 // too, with Deleted set.
 func (r *Registry) Group(id raftyard.GroupID) (Group, bool) {
-	g, ok := r.state.Load().groups.get(id)
+	g, ok := r.Record(id)
 	if !ok {
 		return Group{}, false
 	}
 	return *g, true
+}
+
+// Record is Group for whoever keeps the record: it is the registry's own, which never
+// changes, and must not be modified.
+func (r *Registry) Record(id raftyard.GroupID) (*Group, bool) {
+	return r.state.Load().groups.get(id)
 }
 
 // Groups returns the groups that are not deleted and whose ids are greater than
@@ -124,14 +130,11 @@ func (r *Registry) All() iter.Seq[Group] {
 // Changes returns the records that have changed after the registry was at the
 // version since, those of deleted groups too, and the version that it is at now:
 // the since of the next call. Records that were forgotten are not among them, nor
-// are nodes. It costs about as much as there are changes, so
-// that a caller can follow a hundred thousand groups.
-func (r *Registry) Changes(since uint64) (changed []Group, version uint64) {
+// are nodes. They are the registry's own, as those of [Registry.Record]. It costs about
+// as much as there are changes, so that a caller can follow a hundred thousand groups.
+func (r *Registry) Changes(since uint64) (changed []*Group, version uint64) {
 	st := r.state.Load()
-	for g := range st.groups.since(since) {
-		changed = append(changed, *g)
-	}
-	return changed, st.version
+	return slices.Collect(st.groups.since(since)), st.version
 }
 
 // Nodes returns every node that is not removed, in the order of the ids: the

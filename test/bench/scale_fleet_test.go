@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"runtime"
@@ -76,7 +78,8 @@ func (f *fleet) open(ctx context.Context, i int, l net.Listener) (err error) {
 	f.nodes[i], err = node.Open(ctx, node.Config{
 		ID: f.peers[i].ID, Dir: filepath.Join(f.dir, f.peers[i].ID.String()),
 		Cluster: "bench", Peers: f.peers, Listener: l,
-		Kinds: map[string]group.Factory{kindCounter: counter.New},
+		Logger: slog.New(slog.NewJSONHandler(io.Discard, nil)), // one that costs something
+		Kinds:  map[string]group.Factory{kindCounter: counter.New},
 	})
 	return err
 }
