@@ -88,9 +88,9 @@ type owned struct {
 	out  group.Output
 	busy bool
 
-	opening bool // it is to be opened again, because of a skip
-
+	opening  bool // it is to be opened again, because of a skip
 	dirty    bool // stands in the worker's list of replicas to look at
+	listed   bool // stands in its roster
 	answered bool // clients have just been answered, see [worker.hold]
 
 	unsaved unsaved

@@ -52,13 +52,12 @@ func (w *worker) fallAsleep(r *replica) {
 	r.leaderless.Store(0)
 	w.lookHalfway(r)
 	w.node.metrics.asleep.Add(1)
-	if w.ticking {
-		w.drowsy = true
-		return
-	}
-	if at, found := slices.BinarySearchFunc(w.awake, r, byGroup); found {
-		w.awake = slices.Delete(w.awake, at, at+1)
-	}
+	w.awake.leave()
+}
+
+// isAwake reports whether a replica is to be ticked.
+func (w *worker) isAwake(r *replica) bool {
+	return r.sleep.state != asleep && w.replicas[r.group] == r
 }
 
 // rouse has a replica stay awake because something happens to it.
@@ -89,9 +88,7 @@ func (w *worker) wake(r *replica, why wakeReason) {
 	s.wakes++
 	w.node.metrics.asleep.Add(-1)
 	w.node.metrics.wakes[why].Add(1)
-	if at, found := slices.BinarySearchFunc(w.awake, r, byGroup); !found {
-		w.awake = slices.Insert(w.awake, at, r)
-	}
+	w.awake.join(r)
 	w.touch(r)
 }
 

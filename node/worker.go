@@ -24,12 +24,10 @@ type worker struct {
 	proc process
 
 	replicas map[raftyard.GroupID]*replica
-	awake    []*replica // those that are ticked, by group
-	nodes    nodeViews  // as of which those that sleep do so
+	awake    roster    // those that are ticked
+	nodes    nodeViews // as of which those that sleep do so
 	placedBy *directories
 	ticks    int64
-	ticking  bool         // it goes through those that are awake
-	drowsy   bool         // one of those has fallen asleep meanwhile
 	ticked   atomic.Int64 // after how long a time it has ticked last, in ns
 	dirty    []*replica   // to be looked at in this round
 	held     []*replica   // to be looked at in the next one, see hold
@@ -150,12 +148,8 @@ func (w *worker) shield(r *replica, what string, fn func()) {
 // add takes charge of a replica.
 func (w *worker) add(r *replica) {
 	w.replicas[r.group] = r
-	at, found := slices.BinarySearchFunc(w.awake, r, byGroup)
-	if found {
-		w.awake[at] = r
-	} else {
-		w.awake = slices.Insert(w.awake, at, r)
-	}
+	w.awake.leave() // one that had its place
+	w.awake.join(r)
 	r.publish()
 	w.touch(r)
 }
@@ -177,9 +171,7 @@ func (w *worker) retire(r *replica, reason error) {
 	w.writes = slices.DeleteFunc(w.writes, func(x write) bool { return x.group == r.group })
 	if w.replicas[r.group] == r {
 		delete(w.replicas, r.group)
-		if at, found := slices.BinarySearchFunc(w.awake, r, byGroup); found && w.awake[at] == r {
-			w.awake = slices.Delete(w.awake, at, at+1)
-		}
+		w.awake.leave()
 	}
 	if r.sleep.state == asleep {
 		r.sleep.state = awake
@@ -188,9 +180,7 @@ func (w *worker) retire(r *replica, reason error) {
 }
 
 func (w *worker) tick() {
-	// A replica that stops is retired in a later round: the list stays.
-	w.ticking = true
-	for _, r := range w.awake {
+	for _, r := range w.awake.settle(w.isAwake) {
 		w.shield(r, "tick", func() {
 			if r.movedDirectories() {
 				r.publish()
@@ -212,13 +202,6 @@ func (w *worker) tick() {
 			}
 			w.tickSleep(r)
 			w.touch(r)
-		})
-	}
-	w.ticking = false
-	if w.drowsy {
-		w.drowsy = false
-		w.awake = slices.DeleteFunc(w.awake, func(r *replica) bool {
-			return r.sleep.state == asleep
 		})
 	}
 }
