@@ -25,7 +25,7 @@ func (h groupHandler) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 // Handle implements [slog.Handler].
-func (h groupHandler) Handle(ctx context.Context, rec slog.Record) error { //nolint:gocritic // slog's
+func (h groupHandler) Handle(ctx context.Context, rec slog.Record) error {
 	return h.with().Handle(ctx, rec)
 }
 

@@ -78,7 +78,7 @@ func (f *fleet) open(ctx context.Context, i int, l net.Listener) (err error) {
 	f.nodes[i], err = node.Open(ctx, node.Config{
 		ID: f.peers[i].ID, Dir: filepath.Join(f.dir, f.peers[i].ID.String()),
 		Cluster: "bench", Peers: f.peers, Listener: l,
-		Logger: slog.New(slog.NewJSONHandler(io.Discard, nil)), // one that costs something
+		Logger: slog.New(slog.NewJSONHandler(io.Discard, nil)), //nolint:sloglint // as a daemon's
 		Kinds:  map[string]group.Factory{kindCounter: counter.New},
 	})
 	return err
