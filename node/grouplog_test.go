@@ -14,7 +14,9 @@ func TestGroupHandler(t *testing.T) {
 		of   func(l *slog.Logger) *slog.Logger
 	}{
 		{"as it is", func(l *slog.Logger) *slog.Logger { return l }},
-		{"with an attribute", func(l *slog.Logger) *slog.Logger { return l.With(slog.Int("a", 1)) }},
+		{"with an attribute", func(l *slog.Logger) *slog.Logger {
+			return l.With(slog.Int("a", 1))
+		}},
 		{"in a group of attributes", func(l *slog.Logger) *slog.Logger { return l.WithGroup("g") }},
 		{"with both", func(l *slog.Logger) *slog.Logger {
 			return l.With(slog.Int("a", 1)).WithGroup("g").With(slog.Int("b", 2))
