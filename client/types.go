@@ -74,6 +74,9 @@ type Replica struct {
 	// LogOnly: its node does not know the group's kind. It keeps the log and votes,
 	// and has no state.
 	LogOnly bool `json:"log_only,omitempty"`
+	// Asleep: the group has nothing to do, and the replica costs nothing until something
+	// happens to it.
+	Asleep bool `json:"asleep,omitempty"`
 }
 
 // Quarantine says why a replica is out of service.

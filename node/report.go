@@ -342,6 +342,7 @@ func (r *replica) fillStatus(st *RaftStatus) {
 		Node: r.node, Replica: r.id, Role: role, Term: s.Term, Vote: s.Vote, Leader: s.Leader,
 		Epoch: d.Epoch, First: first, Last: last, Commit: s.Commit, Applied: r.applied.Load(),
 		Snapshot: r.snap.index, Bytes: r.log.Bytes(), LogOnly: r.machine.isLogOnly(),
+		Asleep: r.sleep.state == asleep,
 	}
 	st.SnapshotFault = r.source.fault
 	if err := r.fault(); err != nil {

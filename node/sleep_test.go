@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -55,6 +56,16 @@ func TestIdleGroupsSleep(t *testing.T) {
 	c.create(1, 1, 2, 3)
 	c.create(2, 2)
 	c.add(1, 1, "a")
+	c.asleep(4)
+	for id, n := range c.nodes { // whoever asks wakes nobody
+		if g, err := n.Group(t.Context(), 1); err != nil || slices.ContainsFunc(g.Replicas,
+			func(r ReplicaStatus) bool { return !r.Asleep }) {
+			t.Errorf("node %d: %+v, %v, want all asleep", id, g.Replicas, err)
+		}
+		if st, err := n.RaftStatus(t.Context(), 0); err != nil || st.Asleep {
+			t.Errorf("node %d: %+v, %v, want the system group awake", id, st, err)
+		}
+	}
 	c.asleep(4)
 	var at raftyard.NodeID = 1
 	if c.leader(1) == at {

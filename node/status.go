@@ -111,6 +111,9 @@ type ReplicaStatus struct {
 	// LogOnly: the node has no state machine of the group's kind, so that the replica
 	// keeps the log and has no state. Applied is how far it has followed.
 	LogOnly bool `json:"log_only,omitempty"`
+	// Asleep: the group has nothing to do, and the replica is not ticked until something
+	// happens to it. To be asked for its status does not wake it.
+	Asleep bool `json:"asleep,omitempty"`
 }
 
 // GroupStatus is everything about one group.

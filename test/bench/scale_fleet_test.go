@@ -112,7 +112,7 @@ func (f *fleet) await(b *testing.B, what string, so func() bool) {
 // create makes the groups from, to, several at once.
 func (f *fleet) create(b *testing.B, from, to int) {
 	b.Helper()
-	const atOnce = 64
+	const atOnce = 128
 	all, ctx := errgroup.WithContext(b.Context())
 	all.SetLimit(atOnce)
 	for g := from; g < to; g++ {
