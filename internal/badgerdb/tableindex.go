@@ -14,10 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A tableIndex is the index of a table in memory of its own, which was compared with its
-// checksum. Badger does that once, when it opens the table, and reads the index from the
-// mapped file each time: a page of it that the system has dropped comes from the disk again,
-// as it is there.
+// A tableIndex is the index of a table which was compared with its checksum. Badger does that
+// once, when it opens the table, and reads the index from the mapped file each time: a page of
+// it that the system has dropped comes from the disk again, as it is there.
 type tableIndex struct {
 	raw    []byte
 	index  *fb.TableIndex
@@ -26,13 +25,17 @@ type tableIndex struct {
 	used   atomic.Bool // since the cache looked for something to drop
 }
 
-// copyIndex reads the index of a table.
-func copyIndex(t *table.Table) (*tableIndex, error) {
+// readIndex reads the index of a table: into memory of its own, to be kept, or in its place, to
+// be used at once.
+func readIndex(t *table.Table, keep bool) (*tableIndex, error) {
 	mapped, sum := mappedIndex(t)
 	if len(mapped) == 0 {
 		return nil, errTableIndex
 	}
-	x := &tableIndex{raw: bytes.Clone(mapped)}
+	if keep {
+		mapped = bytes.Clone(mapped)
+	}
+	x := &tableIndex{raw: mapped}
 	want := new(pb.Checksum)
 	if proto.Unmarshal(sum, want) != nil || y.VerifyChecksum(x.raw, want) != nil {
 		return nil, errTableIndex
@@ -98,23 +101,30 @@ func (x *tableIndex) blockOf(key []byte) int {
 	return max(after-1, 0)
 }
 
-// An indexCache keeps indexes of tables, up to so many bytes of them.
+// An indexCache keeps indexes of tables, up to so many bytes of them. When it is full, others
+// are compared with their checksums each time that they are used: to copy each one would make
+// more garbage than there are answers.
 type indexCache struct {
-	limit int64
+	limit  int64
+	missed atomic.Uint64
 
 	mu   sync.RWMutex
 	all  map[uint64]*tableIndex // by table; those of tables that are gone are dropped in time
 	size int64                  // of all
 }
 
+// keepEach is how many times something is missed in a full cache until it is kept in place of
+// something that is not used.
+const keepEach = 32
+
 func newIndexCache(limit int64) *indexCache {
 	return &indexCache{limit: limit, all: make(map[uint64]*tableIndex)}
 }
 
-// of returns the index of a table.
+// of returns the index of a table, to be used as long as the caller holds the table.
 func (c *indexCache) of(t *table.Table) (*tableIndex, error) {
 	c.mu.RLock()
-	x := c.all[t.ID()]
+	x, room := c.all[t.ID()], c.size+int64(t.IndexSize()) <= c.limit
 	c.mu.RUnlock()
 	if x != nil {
 		if !x.used.Load() {
@@ -122,8 +132,9 @@ func (c *indexCache) of(t *table.Table) (*tableIndex, error) {
 		}
 		return x, nil
 	}
-	x, err := copyIndex(t)
-	if err == nil {
+	keep := room || c.missed.Add(1)%keepEach == 0
+	x, err := readIndex(t, keep)
+	if err == nil && keep {
 		c.add(t.ID(), x)
 	}
 	return x, err
