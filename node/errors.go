@@ -46,7 +46,8 @@ var (
 	ErrNoQuorum = errors.New("no quorum")
 
 	// ErrUnhealthy: the members that are asked for would have no majority that lives,
-	// or are on nodes that were removed or are leaving. The request had no effect.
+	// or are on nodes that were removed, are leaving, or are short of disk space. The
+	// request had no effect.
 	ErrUnhealthy = errors.New("unhealthy members")
 
 	// ErrNodeInUse: the node still holds members of groups, which the text counts.

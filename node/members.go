@@ -16,11 +16,12 @@ import (
 // SetMembers returns when the membership is reached, or ctx ends.
 //
 // What is refused has no effect at all: members that make no sense, or are on nodes that
-// nobody knows ([ErrInvalid]); that are on nodes that go, or of whose voters no majority is
-// alive ([ErrUnhealthy]); an epoch that the group is not at ([ErrEpochMismatch]); and another
-// membership than the one that is being brought about ([ErrChangeInProgress]). Force is
-// for voters that are not alive, or on nodes short of disk space, and for nothing else:
-// the group's leader still makes no change that would leave it without a majority.
+// nobody knows ([ErrInvalid]); that are on nodes that go, or are short of disk space, or of
+// whose voters no majority is alive ([ErrUnhealthy]); an epoch that the group is not at
+// ([ErrEpochMismatch]); and another membership than the one that is being brought about
+// ([ErrChangeInProgress]). Force is for voters that are not alive, or on nodes short of disk
+// space, and for nothing else: the group's leader still makes no change that would leave it
+// without a majority.
 func (n *Node) SetMembers(
 	ctx context.Context, g raftyard.GroupID, m Members, wait bool,
 ) (GroupStatus, error) {

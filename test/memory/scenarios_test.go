@@ -67,7 +67,7 @@ func TestNoQuorum(t *testing.T) {
 		timeout: 2 * time.Second,
 	})
 	w.passedBy(l)
-	cluster.Pause(t.Context().Done(), lasts())
+	cluster.Pause(t.Context().Done(), cluster.Sized(lasts(), 2*time.Minute))
 	cluster.Eventually(t, time.Minute, "some of 300 MB of bodies are refused", func() error {
 		if l.answers(client.CodeOverloaded) == 0 {
 			return errors.New("nobody is")

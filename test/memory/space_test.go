@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/kv"
 	"github.com/raftyard/raftyard/test/cluster"
 )
 
-// TestSpaceComesBack writes over the same hundred keys, of 64 KiB and almost a megabyte,
-// in ten groups. What a node takes of the disk must stay below what docs/memory.md says,
+// TestSpaceComesBack writes over the same hundred keys, of 64 KiB and of as much as a value
+// may have, in ten groups. What a node takes of the disk must stay below what docs/memory.md says,
 // and come down by itself when nobody writes any more. RAFTYARD_SPACE_BYTES is how much
 // is written, in place of the usual size.
 func TestSpaceComesBack(t *testing.T) {
@@ -31,7 +32,7 @@ func TestSpaceComesBack(t *testing.T) {
 		if key%2 == 0 {
 			return 64 << 10
 		}
-		return 960 << 10
+		return kv.MaxValueBytes
 	}
 	live := int64(0)
 	for k := range keys {
