@@ -33,9 +33,10 @@ type Config struct {
 	// they are missing here.
 	Groups []Group
 
-	Raft Raft
-	Disk Disk
-	Log  Log
+	Raft   Raft
+	Disk   Disk
+	Limits Limits
+	Log    Log
 }
 
 // Node is what is said about this node itself.
@@ -85,7 +86,36 @@ type Disk struct {
 	FailSync  time.Duration // the node ends
 
 	// ScrubRate is how many bytes a second of each database are read to find damage; 0: none.
-	ScrubRate int
+	ScrubRate int64
+}
+
+// Limits says how much a node may keep in memory of what others make it keep. Sizes are in
+// bytes. Zero, which a loaded configuration has nowhere, is the default of what is limited.
+type Limits struct {
+	// Memory is from how much on garbage is collected more often: no bound, but what the
+	// process is held to as long as what is in use allows that.
+	Memory int64
+
+	HTTPConnections int   // and a quarter of the descriptors at most
+	HTTPRequests    int   // that are served at once
+	HTTPBodyBytes   int64 // of requests in memory
+	HTTPAnswerBytes int64 // of values in memory whose answers are not sent yet
+
+	PeerRequests     int   // of other nodes that are served at once
+	PeerRequestBytes int64 // of those, and of their answers
+	PeerQueueBytes   int64 // that wait to be sent to one other node: messages, and requests
+
+	WorkerQueueBytes  int64 // of messages and proposals that wait for one worker
+	ProposalBytes     int64 // of proposals that wait in one group
+	UnsavedBytes      int64 // of entries that leaders have sent and that are not durable yet
+	ApplyBacklogBytes int64 // of committed commands that wait for state machines
+	EntryCacheBytes   int64 // of entries that are kept for followers and state machines
+
+	SnapshotSends    int // at once
+	SnapshotReceives int
+
+	StateBlockCacheBytes int64 // of the state database
+	StateIndexCacheBytes int64
 }
 
 // Raft holds raft's clock. The length of an election timeout is Tick times

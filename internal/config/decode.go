@@ -116,6 +116,52 @@ func (d *decoder) unsigned(v value, key string, least, most uint64) (uint64, boo
 	return got, true
 }
 
+// A sizeUnit is what a size may be given in.
+type sizeUnit struct {
+	name  string
+	bytes uint64
+}
+
+// sizeUnits returns the units, the largest first.
+func sizeUnits() []sizeUnit {
+	return []sizeUnit{{"TiB", tib}, {"GiB", gib}, {"MiB", mib}, {"KiB", kib}}
+}
+
+// size reads a number of bytes: a decimal number, alone or with one of the units behind it.
+// Units of a thousand are not taken, nor is a lone letter, which means both.
+func (d *decoder) size(v value, key string, least, most int64, to *int64) {
+	want := fmt.Sprintf("a size from %s to %s, such as 64MiB (in KiB, MiB, GiB, TiB, or bytes)",
+		showSize(least), showSize(most))
+	text, ok := d.scalar(v, key, want)
+	if !ok {
+		return
+	}
+	number, times := text, uint64(1)
+	for _, unit := range sizeUnits() {
+		if before, found := strings.CutSuffix(text, unit.name); found {
+			number, times = strings.TrimSuffix(before, " "), unit.bytes
+			break
+		}
+	}
+	got, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || strconv.FormatUint(got, 10) != number || got > uint64(most)/times ||
+		got*times < uint64(least) {
+		d.report.bad(v, key, "want %s", want)
+		return
+	}
+	*to = int64(got * times)
+}
+
+// showSize returns a size in the largest unit of which it is a multiple.
+func showSize(bytes int64) string {
+	for _, unit := range sizeUnits() {
+		if whole := int64(unit.bytes); bytes > 0 && bytes%whole == 0 {
+			return strconv.FormatInt(bytes/whole, 10) + unit.name
+		}
+	}
+	return strconv.FormatInt(bytes, 10)
+}
+
 const (
 	wantAddress  = "want host:port, such as 127.0.0.1:8700"
 	hintNoScheme = "no scheme here"

@@ -45,7 +45,8 @@ func (s *Setting) showItems(c *Config) []string {
 
 // Settings returns every setting, in the order of the file.
 func Settings() []Setting {
-	list := slices.Concat(identitySettings(), raftSettings(), diskSettings(), logSettings())
+	list := slices.Concat(identitySettings(), raftSettings(), diskSettings(), limitSettings(),
+		logSettings())
 	for i := range list {
 		if list[i].Env == "" {
 			key := strings.ReplaceAll(list[i].Key, ".", "_")
@@ -184,14 +185,9 @@ func diskSettings() []Setting {
 		limit("disk.fail_sync", "fail-sync", "20s",
 			"how long a sync has not come back when the node ends, with 70",
 			func(c *Config) *time.Duration { return &c.Disk.FailSync }),
-		{
-			Key: "disk.scrub_rate", Flag: "scrub-rate", Default: "4194304",
-			Usage: "bytes a second that are read of each database to find damage; 0: none",
-			set: func(d *decoder, v value, key string, c *Config) {
-				d.integer(v, key, 0, maxScrubRate, &c.Disk.ScrubRate)
-			},
-			show: func(c *Config) string { return strconv.Itoa(c.Disk.ScrubRate) },
-		},
+		sizeSetting("disk.scrub_rate", "scrub-rate", "4MiB",
+			"bytes a second that are read of each database to find damage; 0: none",
+			0, maxScrubRate, func(c *Config) *int64 { return &c.Disk.ScrubRate }),
 	}
 }
 
