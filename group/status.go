@@ -57,6 +57,10 @@ func (r *Replica) Position() Position {
 	}
 }
 
+// QueuedBytes returns the bytes of the proposals that wait to become part of an entry, as
+// Limits.MaxQueuedBytes counts them. It is cheap.
+func (r *Replica) QueuedBytes() int64 { return r.proposals.bytes }
+
 // Leads reports whether raft leads here at this moment. [Position] tells it as of the latest
 // step; while that waits to be durable, and no other begins, the replica may have been deposed.
 func (r *Replica) Leads() bool { return r.rn.BasicStatus().RaftState == raft.StateLeader }

@@ -9,14 +9,6 @@ import (
 )
 
 const (
-	// maxApplyBacklog bounds the bytes of committed commands that wait for one
-	// state machine. A replica with more makes no further steps until the state
-	// machine has caught up; well before that it refuses proposals.
-	maxApplyBacklog = 64 << 20
-	// maxApplyBacklogs bounds those of all replicas. With more, only replicas make steps
-	// that have none, and with twice as much nobody: a node has thousands of groups, and
-	// state machines that share a disk become slow together.
-	maxApplyBacklogs = 128 << 20
 	// maxApplyBatch bounds what one call of Apply gets.
 	maxApplyBatch = 4 << 20
 	// maxTurn is how many tasks of one replica an applier does before others
@@ -33,6 +25,13 @@ type appliers struct {
 	queue  []*replica // those with tasks that no applier works on
 	closed bool
 
+	// most bounds the bytes of committed commands that wait, of all replicas, and half of it
+	// those for one state machine. A replica with more than that makes no further steps until
+	// the state machine has caught up; well before that it refuses proposals. When all
+	// together have more than most, only replicas make steps that have none, and with twice as
+	// much nobody: a node has thousands of groups, and state machines that share a disk become
+	// slow together.
+	most    int64
 	backlog atomic.Int64 // bytes of commands that wait, of all replicas
 
 	world *surroundings
@@ -86,7 +85,7 @@ func (t *task) goesOn() bool {
 	return t.apply == nil || t.apply.Stop == nil && len(t.apply.Decided) == 0
 }
 
-// apply queues committed commands. It never blocks: see maxApplyBacklog.
+// apply queues committed commands. It never blocks: see room.
 func (a *appliers) apply(r *replica, ap *group.Apply) {
 	r.machine.addBacklog(ap.Bytes)
 	a.backlog.Add(int64(ap.Bytes))
@@ -97,16 +96,16 @@ func (a *appliers) apply(r *replica, ap *group.Apply) {
 func (a *appliers) room(r *replica) bool {
 	own, all := r.machine.backlog(), a.backlog.Load()
 	if own == 0 {
-		return all < 2*maxApplyBacklogs
+		return all < 2*a.most
 	}
-	return own < maxApplyBacklog && all < maxApplyBacklogs
+	return own < a.most/2 && all < a.most
 }
 
 // behind reports whether so much waits that the replica should take no proposals: long
 // before it may hand out no more.
 func (a *appliers) behind(r *replica) bool {
 	own := r.machine.backlog()
-	return own > maxApplyBacklog/4 || own > 0 && a.backlog.Load() > maxApplyBacklogs/2
+	return own > a.most/8 || own > 0 && a.backlog.Load() > a.most/2
 }
 
 // add queues a task for r's state machine.

@@ -21,7 +21,8 @@ const (
 	maxSystemVoters  = 5
 	defaultSnapshots = 10_000
 	maxSnapshots     = 1 << 40
-	defaultMaxEntry  = 1 << 20 // as group.Limits has it
+	defaultMaxEntry  = 1 << 20  // as group.Limits has it
+	defaultMaxQueued = 16 << 20 // as well
 )
 
 // A Peer is a node of the cluster and how to reach it.
@@ -182,6 +183,9 @@ type Config struct {
 	// of every field means its default.
 	Limits group.Limits
 
+	// Bounds bounds what waits in memory, of all groups together.
+	Bounds Bounds
+
 	// Logger receives what an operator should know; nothing else tells of replicas
 	// that are stopped or of peers that are refused. Default: discard.
 	Logger *slog.Logger
@@ -216,6 +220,7 @@ func (c Config) withDefaults() Config {
 	c.SnapshotReceives = cmp.Or(c.SnapshotReceives, 4)
 	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
 	c.LogBytes = cmp.Or(c.LogBytes, 64<<20)
+	c.Bounds = c.Bounds.withDefaults()
 	c.ScrubRate = cmp.Or(c.ScrubRate, defaultScrubRate)
 	c.SlowSync = cmp.Or(c.SlowSync, defaultSlowSync)
 	c.StuckSync = cmp.Or(c.StuckSync, max(defaultStuckSync, c.SlowSync))
@@ -286,6 +291,7 @@ func (c Config) Validate() error {
 	check(c.FailSync > c.StuckSync,
 		"FailSync is %v, want more than StuckSync, %v", c.FailSync, c.StuckSync)
 	check(c.Kinds[systemKind] == nil, "Kinds must not hold %q, the registry's kind", systemKind)
+	errs = append(errs, c.Bounds.validate()...)
 	errs = append(errs, c.validatePeers()...)
 	errs = append(errs, c.validateGroups()...)
 	return errors.Join(errs...)

@@ -69,6 +69,7 @@ func (n *Node) misplaced(r *replica, from *transport.Identity, env *transport.En
 func (n *Node) deliver(in inbound) {
 	if !in.r.worker.box.message(in, messageSize(in.m)) {
 		n.metrics.messagesDropped.Add(1)
+		n.metrics.refuse(workerQueueLimit)
 	}
 }
 

@@ -13,8 +13,6 @@ const (
 	// maxMailMessages bounds the raft messages that wait for one worker. More
 	// are dropped; raft sends them again.
 	maxMailMessages = 1 << 14
-	// maxMailBytes bounds the payload of messages and proposals that wait.
-	maxMailBytes = 64 << 20
 	// maxMailRequests bounds the proposals and reads that wait. More are refused.
 	maxMailRequests = 1 << 14
 	// maxMailTicks bounds the ticks that a late worker catches up with. A worker
@@ -27,6 +25,7 @@ const (
 // bounded by the number of replicas or of waiting callers.
 type mailbox struct {
 	wake chan struct{} // holds one signal
+	most int           // bytes of messages and proposals that may wait
 
 	mu     sync.Mutex
 	mail   mail
@@ -71,7 +70,9 @@ type proposal struct {
 	p group.Proposal
 }
 
-func newMailbox() *mailbox { return &mailbox{wake: make(chan struct{}, 1)} }
+func newMailbox(most int64) *mailbox {
+	return &mailbox{wake: make(chan struct{}, 1), most: int(most)}
+}
 
 // put runs fill under the lock and wakes the worker if fill reports that it
 // added something.
@@ -103,10 +104,17 @@ func (b *mailbox) tick() {
 	})
 }
 
+// waits returns how many bytes of messages and proposals wait.
+func (b *mailbox) waits() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return int64(b.bytes)
+}
+
 // message adds a raft message and reports whether there was room.
 func (b *mailbox) message(in inbound, size int) bool {
 	return b.put(func(m *mail) bool {
-		if len(m.messages) == maxMailMessages || b.bytes+size > maxMailBytes {
+		if len(m.messages) == maxMailMessages || b.bytes+size > b.most {
 			return false
 		}
 		b.bytes += size
@@ -118,7 +126,7 @@ func (b *mailbox) message(in inbound, size int) bool {
 // propose adds a proposal and reports whether there was room.
 func (b *mailbox) propose(p proposal) bool {
 	return b.put(func(m *mail) bool {
-		if len(m.proposals) == maxMailRequests || b.bytes+len(p.p.Data) > maxMailBytes {
+		if len(m.proposals) == maxMailRequests || b.bytes+len(p.p.Data) > b.most {
 			return false
 		}
 		b.bytes += len(p.p.Data)

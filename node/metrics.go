@@ -23,6 +23,7 @@ type counters struct {
 	reads               atomic.Uint64
 	leaderChanges       atomic.Uint64
 	replicasStopped     atomic.Uint64
+	refused             refusals      // by limit
 	leadersShed         atomic.Uint64 // that others have taken because of the disk
 	asleep              atomic.Int64  // replicas, now
 	wakes               [numWakeReasons]atomic.Uint64
@@ -101,6 +102,8 @@ type Metrics struct {
 	// LogUpkeep and StateUpkeep are what is done about the files of both databases.
 	LogUpkeep, StateUpkeep storage.Upkeep
 	Transport              transport.Stats
+	// Limits are those of memory, with what of them is used.
+	Limits Limits
 	Peers                  []transport.PeerStatus
 }
 
@@ -130,6 +133,7 @@ func (n *Node) Metrics() Metrics {
 	m.ApplyBacklogBytes, m.UnsavedBytes = n.appliers.backlog.Load(), n.unsaved.Load()
 	m.LogUpkeep, m.StateUpkeep = n.upkeep()
 	n.diskMetrics(&m)
+	n.limitMetrics(&m)
 	m.Asleep, m.NodesLive = int(c.asleep.Load()), n.liveness.load().count()
 	m.Wakes = make(map[string]uint64, numWakeReasons)
 	for why := wokenByRequest; why < numWakeReasons; why++ {

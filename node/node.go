@@ -37,7 +37,8 @@ type Node struct {
 	transport  world.Carrier
 	committer  *committer
 	appliers   *appliers
-	unsaved    atomic.Int64 // bytes, see maxUnsaved
+	unsaved    atomic.Int64 // bytes, see the type
+	proposing  atomic.Int64 // bytes of proposals that wait in groups
 	sender     *snapshotSender
 	files      *background
 	lifecycle  *lifecycle
@@ -178,6 +179,7 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	n.committer.slow = &n.slow
 	n.committer.start()
 	n.appliers = newAppliers(n.world, n.stopReplica, n.machineFailed)
+	n.appliers.most = n.cfg.Bounds.ApplyBacklogBytes
 	n.appliers.start(n.cfg.Appliers)
 	for range n.cfg.Workers {
 		w := newWorker(n)
@@ -275,7 +277,9 @@ func (n *Node) openTransport(in *world.World) error {
 		Admit:           n.admit,
 		Handler:         &handler{n},
 		MaxSnapshotsOut: n.cfg.SnapshotSends, MaxSnapshotsIn: n.cfg.SnapshotReceives,
-		Logger: n.logger,
+		MaxRequests: n.cfg.Bounds.PeerRequests, MaxRequestBytes: n.cfg.Bounds.PeerRequestBytes,
+		MaxQueueBytes: n.cfg.Bounds.PeerQueueBytes,
+		Logger:        n.logger,
 	}
 	t, err := listen(cfg, n.cfg.Network, in)
 	if err != nil {

@@ -114,6 +114,7 @@ func (n *Node) serveState(ctx context.Context, b *wire.Reader) ([]byte, error) {
 	select {
 	case n.sender.queue <- j:
 	default:
+		n.metrics.refuse(snapshotSendLimit)
 		return nil, fmt.Errorf("group %d: %w: many snapshots wait to be sent", g, ErrOverloaded)
 	}
 	err, from := await(n.world, j.told, r.gone, ctx.Done())

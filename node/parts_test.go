@@ -234,7 +234,8 @@ func TestSaveIsCutIntoWrites(t *testing.T) {
 }
 
 func TestMailboxIsBounded(t *testing.T) {
-	b := newMailbox()
+	const most = 16 << 20
+	b := newMailbox(most)
 	r := &replica{}
 	count := 0
 	for b.message(inbound{r: r}, 100) {
@@ -243,8 +244,8 @@ func TestMailboxIsBounded(t *testing.T) {
 	if count != maxMailMessages {
 		t.Errorf("%d messages fit, want %d", count, maxMailMessages)
 	}
-	b = newMailbox()
-	if !b.message(inbound{r: r}, maxMailBytes) || b.message(inbound{r: r}, 1) {
+	b = newMailbox(most)
+	if !b.message(inbound{r: r}, most) || b.message(inbound{r: r}, 1) {
 		t.Error("the size of messages is not bounded")
 	}
 	for range 100 {

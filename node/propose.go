@@ -134,6 +134,7 @@ func (n *Node) proposeWithin(
 func (c *call) propose(p group.Proposal) error {
 	p.Token = c
 	if !c.r.worker.box.propose(proposal{r: c.r, p: p}) {
+		c.r.worker.node.metrics.refuse(workerQueueLimit)
 		return fmt.Errorf("group %d: %w", c.r.group, ErrOverloaded)
 	}
 	return nil

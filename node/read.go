@@ -130,6 +130,7 @@ func (n *Node) viewLocal(
 func (r *replica) readBarrier(ctx context.Context) error {
 	c := newCall(r)
 	if !r.worker.box.read(c) {
+		r.worker.node.metrics.refuse(workerQueueLimit)
 		return fmt.Errorf("group %d: %w", r.group, ErrOverloaded)
 	}
 	if _, err := c.wait(ctx); err != nil {

@@ -217,7 +217,7 @@ func TestStagedFileOutlivesItsIntent(t *testing.T) {
 	w := &worker{node: &Node{
 		world: s, files: newBackground(s), logger: (Config{}).withDefaults().Logger,
 	}}
-	w.box = newMailbox()
+	w.box = newMailbox(minBound)
 	dir := t.TempDir()
 	const name = incomingPrefix + "x"
 	if err := os.WriteFile(filepath.Join(dir, name), []byte("state"), 0o600); err != nil {

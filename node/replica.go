@@ -94,6 +94,8 @@ type owned struct {
 	answered bool // clients have just been answered, see [worker.hold]
 
 	unsaved unsaved
+	// proposing is as many bytes of its proposals as Node.proposing counts.
+	proposing int64
 
 	meta      meta // as last given to the committer
 	peers     map[raftyard.ReplicaID]raftyard.NodeID

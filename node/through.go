@@ -142,6 +142,7 @@ func (n *Node) proposeThrough(
 ) (group.Result, error) {
 	c := newCall(r)
 	if !r.machine.expected.add(p.ID, c) {
+		n.metrics.refuse(proposalLimit)
 		return group.Result{}, fmt.Errorf("group %d: %w", r.group, ErrOverloaded)
 	}
 	defer r.machine.expected.remove(p.ID)

@@ -2,13 +2,11 @@ package node
 
 import "go.etcd.io/raft/v3/raftpb"
 
-// maxUnsaved bounds the entries of all replicas that have come and are not durable yet. With
-// more, only replicas take entries that have none, and with twice as much nobody: while a disk
-// hangs, leaders elsewhere go on to send to each group as much as may be in flight. What is
-// not taken is as if it had been lost: the leader sends it again.
-const maxUnsaved = 128 << 20
-
-// unsaved is what a replica has of them. Only its worker touches it.
+// unsaved is what a replica has of the entries that have come and are not durable yet, of
+// which Bounds.UnsavedBytes bounds those of all replicas. With more, only replicas take entries
+// that have none, and with twice as much nobody: while a disk hangs, leaders elsewhere go on to
+// send to each group as much as may be in flight. What is not taken is as if it had been lost:
+// the leader sends it again. Only the replica's worker touches it.
 type unsaved struct {
 	waiting int64 // taken in, in no step yet
 	saving  int64 // in the step that is under way
@@ -20,12 +18,13 @@ func (w *worker) takesEntries(r *replica, m *raftpb.Message) bool {
 	if m.GetType() != raftpb.MsgApp || len(m.GetEntries()) == 0 {
 		return true
 	}
-	most := int64(maxUnsaved)
+	most := w.node.cfg.Bounds.UnsavedBytes
 	if r.unsaved == (unsaved{}) {
 		most *= 2
 	}
 	size := int64(entriesSize(m.GetEntries()))
 	if w.node.unsaved.Load()+size > most {
+		w.node.metrics.refuse(unsavedLimit)
 		return false
 	}
 	r.unsaved.waiting += size

@@ -12,7 +12,8 @@ import (
 // TestUnsavedEntriesAreBounded: what leaders send to a node whose disk hangs is taken up to a
 // bound of all groups together; what has none yet gets a little more.
 func TestUnsavedEntriesAreBounded(t *testing.T) {
-	w := &worker{node: &Node{}}
+	const most = 32 << 20
+	w := &worker{node: &Node{cfg: Config{Bounds: Bounds{UnsavedBytes: most}}}}
 	const size = 1 << 20
 	data := bytes.Repeat([]byte("e"), size-entryOverhead)
 	appends := &raftpb.Message{
@@ -29,15 +30,18 @@ func TestUnsavedEntriesAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if most := 2 * maxUnsaved / size; taken != most || w.node.unsaved.Load() != 2*maxUnsaved {
+	if want := 2 * most / size; taken != want || w.node.unsaved.Load() != 2*most {
 		t.Errorf("%d entries of a MiB are taken, want %d; %d bytes are counted",
-			taken, most, w.node.unsaved.Load())
+			taken, want, w.node.unsaved.Load())
+	}
+	if refused := w.node.metrics.refused[unsavedLimit].Load(); refused != uint64(8000-taken) {
+		t.Errorf("%d are counted as refused, want %d", refused, 8000-taken)
 	}
 	heartbeat := &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum()}
 	if !w.takesEntries(rs[0], heartbeat) {
 		t.Error("a heartbeat is not taken")
 	}
-	for _, r := range rs[:500] {
+	for _, r := range rs[:5] {
 		r.unsaved.taken()
 		w.node.unsaved.Add(-r.unsaved.saved())
 	}
@@ -55,7 +59,9 @@ func TestUnsavedEntriesAreBounded(t *testing.T) {
 // TestBacklogsAreBounded: replicas whose state machines are slow together stop to hand out
 // commands, and to take proposals before that; one that is not behind goes on.
 func TestBacklogsAreBounded(t *testing.T) {
+	const most = 128 << 20
 	a := newAppliers(nil, nil, nil)
+	a.most = most
 	const size = 4 << 20
 	handedOut := 0
 	for range 100 {
@@ -67,13 +73,13 @@ func TestBacklogsAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if handedOut > 2*maxApplyBacklogs || handedOut < maxApplyBacklogs {
+	if handedOut > 2*most || handedOut < most {
 		t.Errorf("%d MiB are handed out", handedOut>>20)
 	}
 	if int64(handedOut) != a.backlog.Load() {
 		t.Errorf("%d bytes are counted of %d", a.backlog.Load(), handedOut)
 	}
-	a.backlog.Store(maxApplyBacklogs)
+	a.backlog.Store(most)
 	idle := &replica{machine: &machine{}}
 	if !a.room(idle) || a.behind(idle) {
 		t.Error("a replica that is not behind is held up by others")

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -39,7 +40,7 @@ type worker struct {
 func newWorker(n *Node) *worker {
 	w := &worker{
 		node:     n,
-		box:      newMailbox(),
+		box:      newMailbox(n.cfg.Bounds.WorkerQueueBytes),
 		replicas: make(map[raftyard.GroupID]*replica),
 	}
 	w.ticked.Store(int64(n.uptime()))
@@ -101,6 +102,7 @@ func (w *worker) collect() {
 		r := w.dirty[i]
 		r.dirty = false
 		w.shield(r, "take a step", func() { w.drain(r) })
+		w.countProposals(r)
 	}
 	clear(w.dirty)
 	w.dirty = w.dirty[:0]
@@ -167,6 +169,7 @@ func (w *worker) retire(r *replica, reason error) {
 		r.reads = nil
 	})
 	w.node.unsaved.Add(-r.unsaved.drop())
+	w.countProposals(r)
 	r.stopServing(reason)
 	w.writes = slices.DeleteFunc(w.writes, func(x write) bool { return x.group == r.group })
 	if w.replicas[r.group] == r {
@@ -222,6 +225,7 @@ func (w *worker) propose(p *proposal) {
 			return
 		}
 		if w.node.appliers.behind(r) {
+			w.node.metrics.refuse(applyBacklogLimit)
 			c.finish(group.Result{}, fmt.Errorf("%w: the state machine of group %d is behind",
 				ErrOverloaded, r.group))
 			return
@@ -231,6 +235,9 @@ func (w *worker) propose(p *proposal) {
 			return
 		}
 		if err := r.raft.Propose(p.p); err != nil {
+			if errors.Is(err, group.ErrOverloaded) {
+				w.node.metrics.refuse(proposalLimit)
+			}
 			c.finish(group.Result{}, outcomeError(r, err))
 			return
 		}
@@ -272,6 +279,7 @@ func (w *worker) cancel(c *call, cause error) {
 	w.guard(c.r, "cancel a request", func() {
 		c.ended = true
 		if !c.begun || c.r.raft.Cancel(c) || c.r.dropRead(c) {
+			w.countProposals(c.r)
 			c.finish(group.Result{}, w.node.notApplied(c.r, cause))
 			return
 		}

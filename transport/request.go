@@ -128,8 +128,10 @@ func (rc *requestCargo) start(c *call) error {
 	case rc.failing != nil:
 		return fmt.Errorf("%w: %w", ErrUnreachable, rc.failing)
 	case len(rc.waiting)+len(rc.calls) >= rc.limit:
+		rc.peer.t.count.requestsNotQueued.Add(1)
 		return fmt.Errorf("%w: %d requests are unanswered", ErrBusy, rc.limit)
 	case rc.bytes+int64(len(c.body)) > cfg.MaxQueueBytes:
+		rc.peer.t.count.requestsNotQueued.Add(1)
 		return fmt.Errorf("%w: %d bytes of requests wait to be sent", ErrBusy, rc.bytes)
 	}
 	rc.lastID++

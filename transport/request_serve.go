@@ -20,15 +20,27 @@ type requestGate struct {
 	bytes int64
 }
 
-func (g *requestGate) enter(size int) bool {
+// enter takes a place for a request of so many bytes, if there is one, and says what it was
+// that there was not enough of.
+func (g *requestGate) enter(size int) (ok, byBytes bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.count >= g.maxCount || g.bytes+int64(size) > g.maxBytes {
-		return false
+	switch {
+	case g.count >= g.maxCount:
+		return false, false
+	case g.bytes+int64(size) > g.maxBytes:
+		return false, true
 	}
 	g.count++
 	g.bytes += int64(size)
-	return true
+	return true, false
+}
+
+// held returns how much is held now, in number and in bytes.
+func (g *requestGate) held() (count int, bytes int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.count, g.bytes
 }
 
 // exchange counts an answer in place of its request, if there is room for it.
@@ -180,7 +192,10 @@ func (s *requestServer) begin(req *request, cancel context.CancelFunc) error {
 		return fmt.Errorf("%w: %d requests of node %d are being handled",
 			ErrBusy, limit, s.from.Node)
 	}
-	if !s.t.gate.enter(req.total) {
+	if ok, byBytes := s.t.gate.enter(req.total); !ok {
+		if byBytes {
+			s.t.count.requestsNoRoom.Add(1)
+		}
 		return fmt.Errorf("%w: as many requests as possible are being handled", ErrBusy)
 	}
 	s.open++
@@ -196,6 +211,7 @@ func (s *requestServer) handle(ctx context.Context, req *request) {
 	if s.keep(req.total, len(p.frame)) {
 		p.size, p.kept = len(p.frame), len(p.frame)
 	} else {
+		s.t.count.answersNoRoom.Add(1)
 		dropped := answerOf(nil, fmt.Errorf("%w: it was handled, and its answer of %d bytes "+
 			"dropped: too many wait to be sent", ErrUnknown, len(p.frame)))
 		p.frame = s.answerFrame(req.id, &dropped)

@@ -30,6 +30,8 @@ type counters struct {
 
 	requestsSent, requestsFailed   atomic.Uint64
 	requestsHandled, requestsBusy  atomic.Uint64
+	requestsNoRoom, answersNoRoom  atomic.Uint64
+	requestsNotQueued              atomic.Uint64
 	snapshotsSent, snapshotsFailed atomic.Uint64
 	snapshotsReceived              atomic.Uint64
 	snapshotsRejected              atomic.Uint64
@@ -65,7 +67,13 @@ type Stats struct {
 	BadFrames                           uint64            // connections closed for what came
 
 	RequestsSent, RequestsFailed  uint64 // requests of this node
+	RequestsNotQueued             uint64 // of those that failed: too many wait for the peer
 	RequestsHandled, RequestsBusy uint64 // requests of peers
+	// RequestsNoRoom are those of RequestsBusy for which there were too many bytes, and
+	// AnswersNoRoom answers to handled ones that were dropped for that.
+	RequestsNoRoom, AnswersNoRoom uint64
+	RequestsServing               int   // now, with those whose answers wait to be written
+	RequestBytes                  int64 // of those and their answers
 
 	SnapshotsSent, SnapshotsFailed              uint64 // sent by this node and accepted, or not
 	SnapshotsReceived, SnapshotsRejected        uint64 // received by this node and accepted, or not
@@ -111,6 +119,8 @@ func (t *Transport) Stats() Stats {
 		RefusedByPeers:    c.refused.Load(), BadFrames: c.badFrames.Load(),
 		RequestsSent: c.requestsSent.Load(), RequestsFailed: c.requestsFailed.Load(),
 		RequestsHandled: c.requestsHandled.Load(), RequestsBusy: c.requestsBusy.Load(),
+		RequestsNoRoom: c.requestsNoRoom.Load(), AnswersNoRoom: c.answersNoRoom.Load(),
+		RequestsNotQueued: c.requestsNotQueued.Load(),
 		SnapshotsSent: c.snapshotsSent.Load(), SnapshotsFailed: c.snapshotsFailed.Load(),
 		SnapshotsReceived: c.snapshotsReceived.Load(),
 		SnapshotsRejected: c.snapshotsRejected.Load(), SnapshotsBusy: c.snapshotsBusy.Load(),
@@ -123,6 +133,7 @@ func (t *Transport) Stats() Stats {
 			s.HandshakesRefused[code.String()] = n
 		}
 	}
+	s.RequestsServing, s.RequestBytes = t.gate.held()
 	t.mu.Lock()
 	s.Peers = len(t.peers)
 	t.mu.Unlock()

@@ -252,6 +252,7 @@ type DB struct {
 	lost      *lostTables
 	reads     *reads
 	merges    *mergeCheck
+	memtables *memtables
 	readers   readers
 	reclaimer *reclaimer
 	scrubber  *scrubber
@@ -294,12 +295,16 @@ func Open(o Options) (*DB, error) {
 	// The mapping shows the real path, with all symbolic links followed.
 	dir, err := filepath.EvalSymlinks(o.Dir)
 	var in *merging
+	var inMemory *memtables
 	if err == nil {
 		in, err = mergingOf(bdb)
 	}
 	var tree liveLevels
 	if err == nil {
 		tree, err = levelsOf(bdb)
+	}
+	if err == nil {
+		inMemory, err = memtablesOf(bdb)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), lost.close(bdb))
@@ -313,6 +318,7 @@ func Open(o Options) (*DB, error) {
 		broken:      lost,
 		lost:        tables,
 		merges:      check,
+		memtables:   inMemory,
 		wal:         walWatch{dir: dir, size: walSize(o.MemTableSize), log: o.Logger, room: space},
 	}
 	db.committed.Store(bdb.MaxVersion())

@@ -26,13 +26,16 @@ type Upkeep struct {
 	ScrubbedBytes        uint64
 	Scrubbed             time.Time
 
+	// Memory is what the database has in memory now.
+	Memory Memory
+
 	// Damaged are the tables in use of which that has found that they are damaged.
 	Damaged []Finding
 }
 
 // Upkeep tells what the database has done about its files.
 func (db *DB) Upkeep() Upkeep {
-	u := Upkeep{TableBytes: db.tableBytes()}
+	u := Upkeep{TableBytes: db.tableBytes(), Memory: db.Memory()}
 	db.reclaimer.told.tell(&u)
 	db.scrubber.tell(&u)
 	return u
