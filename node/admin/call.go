@@ -70,6 +70,9 @@ func (c *call) begin(rt *route) error {
 	case slots <- struct{}{}:
 		c.cleanup = append(c.cleanup, func() { <-slots })
 	default:
+		if rt.vital == nil {
+			c.handler.busy.Add(1)
+		}
 		return newProblem(client.CodeOverloaded,
 			"%d requests are being served, which is the limit", cap(slots))
 	}

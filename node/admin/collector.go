@@ -25,6 +25,9 @@ type nodeCollector struct {
 	figures []figure
 	peers   []peerFigure
 	byKind  []kindFigure
+
+	ofServer func() []limited
+	limits   limitDescs
 }
 
 // A peerFigure is one series for each other node: a cluster has few.
@@ -59,6 +62,9 @@ func (n *nodeCollector) Describe(to chan<- *prometheus.Desc) {
 	for i := range n.byKind {
 		send(n.byKind[i].desc)
 	}
+	for _, d := range []*prometheus.Desc{n.limits.most, n.limits.used, n.limits.refused} {
+		send(d)
+	}
 }
 
 // Collect sends the figures as they are now.
@@ -82,10 +88,12 @@ func (n *nodeCollector) Collect(to chan<- prometheus.Metric) {
 				f.desc, f.kind, float64(count), kind)
 		}
 	}
+	n.limits.collect(to, n.ofServer())
+	n.limits.collect(to, nodeLimits(&m.Limits))
 }
 
-func newNodeCollector(read func() node.Metrics) *nodeCollector {
-	n := &nodeCollector{read: read}
+func newNodeCollector(read func() node.Metrics, ofServer func() []limited) *nodeCollector {
+	n := &nodeCollector{read: read, ofServer: ofServer, limits: describeLimits()}
 	n.replicaFigures()
 	n.workFigures()
 	n.storeFigures()

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/raftyard/raftyard/client"
@@ -57,6 +58,10 @@ type Config struct {
 	// block. Default: nobody knows.
 	Connections func() int
 
+	// ConnectionLimit returns how many connections there may be, and how often there was one
+	// too many, for the metrics. It must not block. Default: nobody knows.
+	ConnectionLimit func() (most int, refused uint64)
+
 	// DisableProfiles turns /debug/pprof/ off.
 	DisableProfiles bool
 
@@ -89,6 +94,7 @@ type Handler struct {
 	index   []indexed
 	origins *http.CrossOriginProtection
 	slots   chan struct{} // one for each request that is being served
+	busy    atomic.Uint64 // requests for which there was none
 	bodies  *room         // bytes of bodies in memory
 	answers *room         // bytes of answers in memory
 	metrics *metrics
@@ -108,7 +114,7 @@ func New(cfg Config) (*Handler, error) {
 		slots:   make(chan struct{}, cfg.MaxInFlight),
 		refresh: refresher(cfg.Node),
 	}
-	m, err := newMetrics(cfg.Metrics, cfg.Connections)
+	m, err := newMetrics(cfg.Metrics, cfg.Connections, h.limits)
 	if err != nil {
 		return nil, err
 	}

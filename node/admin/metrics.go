@@ -24,7 +24,9 @@ type metrics struct {
 	scrape   http.Handler
 }
 
-func newMetrics(ofNode func() node.Metrics, connections func() int) (*metrics, error) {
+func newMetrics(
+	ofNode func() node.Metrics, connections func() int, ofServer func() []limited,
+) (*metrics, error) {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -61,7 +63,7 @@ func newMetrics(ofNode func() node.Metrics, connections func() int) (*metrics, e
 		}, func() float64 { return float64(connections()) }))
 	}
 	if ofNode != nil {
-		all = append(all, newNodeCollector(ofNode))
+		all = append(all, newNodeCollector(ofNode, ofServer))
 	}
 	var errs []error
 	for _, c := range all {

@@ -2,35 +2,48 @@ package admin
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/raftyard/raftyard/client"
 	"github.com/raftyard/raftyard/kv"
+	"github.com/raftyard/raftyard/node"
 )
 
 // A room bounds the bytes that requests hold in memory at once.
 type room struct {
-	free  *semaphore.Weighted
-	taken prometheus.Gauge
+	most    int64
+	free    *semaphore.Weighted
+	taken   prometheus.Gauge
+	held    atomic.Int64
+	refused atomic.Uint64
 }
 
 func newRoom(bytes int64, taken prometheus.Gauge) *room {
-	return &room{free: semaphore.NewWeighted(bytes), taken: taken}
+	return &room{most: bytes, free: semaphore.NewWeighted(bytes), taken: taken}
+}
+
+// limited is how much is taken of the room.
+func (r *room) limited() node.Limited {
+	return node.Limited{Used: r.held.Load(), Most: r.most, Refused: r.refused.Load()}
 }
 
 // take reports whether there is room for n bytes, which are taken then.
 func (r *room) take(n int64) bool {
 	if !r.free.TryAcquire(n) {
+		r.refused.Add(1)
 		return false
 	}
+	r.held.Add(n)
 	r.taken.Add(float64(n))
 	return true
 }
 
 func (r *room) give(n int64) {
 	r.free.Release(n)
+	r.held.Add(-n)
 	r.taken.Sub(float64(n))
 }
 

@@ -106,7 +106,7 @@ func (a *app) demo(ctx context.Context, o demoOptions) error {
 		return usageError{err}
 	}
 	daemon.TuneProcs(o.nodes)
-	daemon.TuneMemory(o.nodes)
+	daemon.TuneMemory(o.nodes, 0)
 	d := &demo{app: a, options: o, dir: o.dir}
 	// From the signal on, what nodes have to say about each other going away is
 	// nothing to worry about.

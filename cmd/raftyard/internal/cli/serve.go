@@ -48,7 +48,7 @@ stop it within 10 s; a second signal ends it at once.`,
 func (a *app) serve(ctx context.Context, cfg config.Config) error {
 	logger := daemon.NewLogger(a.env.Stderr, cfg.Log)
 	begun := time.Now()
-	procs, memory := daemon.TuneProcs(1), daemon.TuneMemory(1)
+	procs, memory := daemon.TuneProcs(1), daemon.TuneMemory(1, cfg.Limits.Memory)
 	version := buildVersion()
 	logger.Info("starting",
 		slog.String("version", version.Version),

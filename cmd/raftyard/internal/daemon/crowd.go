@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"sync"
@@ -10,7 +11,7 @@ import (
 )
 
 const (
-	// mostConnections bounds the HTTP connections of a node; each takes some 20 KiB, and
+	// mostConnections bounds the HTTP connections of a node by itself; each takes some 20 KiB, and
 	// a descriptor. descriptorShare is the part of the descriptors that they may take
 	// where that is less: a database that can open no more files loses data.
 	mostConnections = 8192
@@ -26,12 +27,14 @@ const (
 type crowd struct {
 	net.Listener
 
-	most  int64
-	count atomic.Int64
+	most    int64
+	count   atomic.Int64
+	refused atomic.Uint64
 }
 
-func newCrowd(ln net.Listener) *crowd {
-	most := int64(mostConnections)
+// newCrowd returns a listener with so many connections at most; zero: the default.
+func newCrowd(ln net.Listener, set int) *crowd {
+	most := int64(cmp.Or(set, mostConnections))
 	if limit := descriptors(); limit > 0 {
 		most = min(most, limit/descriptorShare)
 	}
@@ -40,6 +43,9 @@ func newCrowd(ln net.Listener) *crowd {
 
 // connections returns how many there are.
 func (c *crowd) connections() int { return int(c.count.Load()) }
+
+// limit returns how many there may be, and how often there was one too many.
+func (c *crowd) limit() (most int, refused uint64) { return int(c.most), c.refused.Load() }
 
 // Accept returns the next connection that there is room for.
 func (c *crowd) Accept() (net.Conn, error) {
@@ -50,6 +56,9 @@ func (c *crowd) Accept() (net.Conn, error) {
 		}
 		n := c.count.Add(1)
 		one := &oneOfCrowd{Conn: conn, crowd: c, tooMany: n > c.most}
+		if one.tooMany {
+			c.refused.Add(1)
+		}
 		if n <= c.most+vitalConnections {
 			return one, nil
 		}

@@ -15,8 +15,7 @@ import (
 // TestCrowd: over the bound a connection is marked, far over it is closed, and what goes
 // away makes room.
 func TestCrowd(t *testing.T) {
-	c := newCrowd(listen(t))
-	c.most = 2
+	c := newCrowd(listen(t), 2)
 	server := &http.Server{ConnContext: connContext, Handler: http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
 			text := "room"
@@ -60,6 +59,9 @@ func TestCrowd(t *testing.T) {
 		}
 		return string(body)
 	}
+	if most, refused := c.limit(); most != 2 || refused != 0 {
+		t.Errorf("there may be %d, and %d were too many", most, refused)
+	}
 	var got []string
 	for range 2 + vitalConnections + 2 {
 		got = append(got, ask())
@@ -68,6 +70,9 @@ func TestCrowd(t *testing.T) {
 		strings.Repeat("closed ", 2)
 	if text := strings.Join(got, " ") + " "; text != want {
 		t.Errorf("connections are answered\n%s, want\n%s", text, want)
+	}
+	if _, refused := c.limit(); refused != vitalConnections+2 {
+		t.Errorf("%d are counted as too many, want %d", refused, vitalConnections+2)
 	}
 	leave := func() {
 		for _, conn := range conns {

@@ -46,7 +46,7 @@ type Daemon struct {
 	served chan error // what Serve has returned
 	addr   net.Addr
 
-	connections func() int // to the HTTP port
+	crowd *crowd // connections to the HTTP port
 
 	cancelRequests context.CancelFunc // ends every request that is under way
 
@@ -110,9 +110,8 @@ func (d *Daemon) serve() {
 		MaxHeaderBytes: 64 << 10,
 		ErrorLog:       slog.NewLogLogger(d.logger.Handler(), slog.LevelDebug),
 	}
-	listener := newCrowd(d.opts.HTTP)
-	d.connections = listener.connections
-	go func() { d.served <- d.server.Serve(listener) }()
+	d.crowd = newCrowd(d.opts.HTTP, d.opts.Config.Limits.HTTPConnections)
+	go func() { d.served <- d.server.Serve(d.crowd) }()
 }
 
 func (d *Daemon) open(ctx context.Context) error {
@@ -126,7 +125,9 @@ func (d *Daemon) open(ctx context.Context) error {
 		Dir:    filepath.Join(cfg.Node.DataDir, "state"),
 		Logger: d.logger.With(slog.String("part", "state")),
 
-		ScrubRate: int64(cfg.Disk.ScrubRate),
+		ScrubRate:       cfg.Disk.ScrubRate,
+		BlockCacheBytes: cfg.Limits.StateBlockCacheBytes,
+		IndexCacheBytes: cfg.Limits.StateIndexCacheBytes,
 	}}
 	n, err := node.Open(ctx, d.nodeConfig())
 	if errors.Is(err, storage.ErrLocked) {
@@ -146,7 +147,12 @@ func (d *Daemon) open(ctx context.Context) error {
 		Metrics: n.Metrics,
 		Logger:  d.logger,
 
-		Connections: d.connections,
+		MaxInFlight:    cfg.Limits.HTTPRequests,
+		MaxBodyBytes:   cfg.Limits.HTTPBodyBytes,
+		MaxAnswerBytes: cfg.Limits.HTTPAnswerBytes,
+
+		Connections:     d.crowd.connections,
+		ConnectionLimit: d.crowd.limit,
 
 		CheckHost: isLoopback(d.addr),
 		Hosts:     d.hosts(),
@@ -192,11 +198,11 @@ func sleepTicks(set int) int {
 }
 
 // scrubRate is the setting as a node takes it, for which zero is the default.
-func scrubRate(set int) int64 {
+func scrubRate(set int64) int64 {
 	if set == 0 {
 		return -1
 	}
-	return int64(set)
+	return set
 }
 
 func (d *Daemon) nodeConfig() node.Config {
@@ -220,6 +226,7 @@ func (d *Daemon) nodeConfig() node.Config {
 		Logger:         d.logger,
 		Version:        d.opts.Version,
 	}
+	setLimits(&nc, &cfg.Limits)
 	for _, p := range cfg.Nodes {
 		nc.Peers = append(nc.Peers, node.Peer{
 			ID: p.ID, Addr: p.Peer, HTTP: p.HTTP, Labels: p.Labels,
@@ -233,6 +240,18 @@ func (d *Daemon) nodeConfig() node.Config {
 		})
 	}
 	return nc
+}
+
+// setLimits takes over the limits that are the node's.
+func setLimits(nc *node.Config, l *config.Limits) {
+	nc.Bounds = node.Bounds{
+		PeerRequests: l.PeerRequests, PeerRequestBytes: l.PeerRequestBytes,
+		PeerQueueBytes: l.PeerQueueBytes, WorkerQueueBytes: l.WorkerQueueBytes,
+		UnsavedBytes: l.UnsavedBytes, ApplyBacklogBytes: l.ApplyBacklogBytes,
+	}
+	nc.Limits.MaxQueuedBytes = l.ProposalBytes
+	nc.CacheBytes = l.EntryCacheBytes
+	nc.SnapshotSends, nc.SnapshotReceives = l.SnapshotSends, l.SnapshotReceives
 }
 
 // Node returns the node that runs.

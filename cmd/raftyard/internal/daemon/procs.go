@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"math"
 	"os"
 	"runtime"
@@ -31,13 +32,14 @@ func TuneProcs(nodes int) int {
 // buffers, of databases and of requests, that come and go; see docs/memory.md.
 const memoryPerNode = 1 << 30
 
-// TuneMemory bounds the garbage of a process with some nodes. What the user has set as
-// GOMEMLIMIT stays as it is. It returns the limit that now holds.
-func TuneMemory(nodes int) int64 {
+// TuneMemory bounds the garbage of a process with some nodes, each with so many bytes; zero:
+// the default. What the user has set as GOMEMLIMIT stays as it is. It returns the limit that
+// now holds.
+func TuneMemory(nodes int, perNode int64) int64 {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 || os.Getenv("GOMEMLIMIT") != "" {
 		return limit
 	}
-	limit := int64(nodes) * memoryPerNode
+	limit := int64(nodes) * cmp.Or(perNode, memoryPerNode)
 	debug.SetMemoryLimit(limit)
 	return limit
 }
