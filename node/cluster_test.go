@@ -36,6 +36,7 @@ type cluster struct {
 
 	soleAfter time.Duration // zero: next to nothing
 	logBytes  int64         // zero: what a node has by itself
+	bounds    Bounds
 }
 
 func newCluster(t *testing.T, count int) *cluster {
@@ -104,6 +105,7 @@ func (c *cluster) config(id raftyard.NodeID, l net.Listener) Config {
 		logHeld:   func() bool { return c.held[id].Load() },
 		soleAfter: cmp.Or(c.soleAfter, time.Millisecond),
 		LogBytes:  c.logBytes,
+		Bounds:    c.bounds,
 		Logger: slog.New(slog.NewTextHandler(testWriter{c.t},
 			&slog.HandlerOptions{Level: slog.LevelError})),
 	}

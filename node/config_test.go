@@ -68,6 +68,24 @@ func TestConfigRefusesIDsAndAddresses(t *testing.T) {
 				c.Groups = []Spec{{ID: 1<<64 - 1, Kind: "k", Voters: nodeIDs(1)}}
 			},
 		},
+		{
+			name: "a bound of requests",
+			bend: func(c *Config) { c.Bounds.PeerRequests = -1 },
+			want: "Bounds.PeerRequests is -1, want at least 1",
+		},
+		{
+			name: "a bound that a message may not fit into",
+			bend: func(c *Config) { c.Bounds.WorkerQueueBytes = 16<<20 - 1 },
+			want: "Bounds.WorkerQueueBytes is 16777215, want at least 16777216",
+		},
+		{
+			name: "bounds", bend: func(c *Config) {
+				c.Bounds = Bounds{
+					PeerRequests: 1, PeerRequestBytes: minBound, PeerQueueBytes: minBound,
+					WorkerQueueBytes: minBound, UnsavedBytes: minBound, ApplyBacklogBytes: minBound,
+				}
+			},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := good

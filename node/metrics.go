@@ -104,7 +104,7 @@ type Metrics struct {
 	Transport              transport.Stats
 	// Limits are those of memory, with what of them is used.
 	Limits Limits
-	Peers                  []transport.PeerStatus
+	Peers  []transport.PeerStatus
 }
 
 // Metrics returns the node's figures. It is cheap enough to be called often.

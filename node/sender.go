@@ -95,6 +95,7 @@ func (w *worker) sendSnapshot(r *replica, env transport.Envelope) {
 		case w.node.sender.queue <- j:
 			r.sending++
 		default:
+			w.node.metrics.refuse(snapshotSendLimit)
 			r.raft.ReportSnapshot(to, false)
 		}
 	}

@@ -87,6 +87,43 @@ func TestSlowSnapshotIsNoStall(t *testing.T) {
 	}
 }
 
+// TestSnapshotsWithoutASlot: more snapshots than may be received at a time are refused before
+// anything of them is sent; how many are under way is told on both sides.
+func TestSnapshotsWithoutASlot(t *testing.T) {
+	s := newSink()
+	began, release := make(chan struct{}), make(chan struct{})
+	s.snapshot = func(_ context.Context, body io.Reader) error {
+		close(began)
+		<-release
+		_, err := io.Copy(io.Discard, body)
+		return err
+	}
+	b := listenTCP(t, 2, s, nil, func(c *Config) { c.MaxSnapshotsIn = 1 })
+	a := listenTCP(t, 1, newSink(), map[raftyard.NodeID]string{2: b.Addr().String()})
+	send := func() error {
+		return a.SendSnapshot(t.Context(), appendEnvelopeOf(t, raftpb.MsgSnap),
+			bytes.NewBuffer(make([]byte, 100<<10)))
+	}
+	first := make(chan error, 1)
+	go func() { first <- send() }()
+	<-began
+	if err := send(); !errors.Is(err, ErrBusy) {
+		t.Errorf("a second snapshot = %v, want ErrBusy", err)
+	}
+	from, to := a.Stats(), b.Stats()
+	if from.SnapshotsSending != 1 || to.SnapshotsReceiving != 1 || to.SnapshotsBusy != 1 {
+		t.Errorf("%d are sent, %d received, and %d were refused, want one each",
+			from.SnapshotsSending, to.SnapshotsReceiving, to.SnapshotsBusy)
+	}
+	close(release)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	eventually(t, "nothing is under way", func() bool {
+		return a.Stats().SnapshotsSending == 0 && b.Stats().SnapshotsReceiving == 0
+	})
+}
+
 // halting writes one chunk, waits, and writes another.
 type halting struct{ pause time.Duration }
 

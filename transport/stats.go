@@ -121,7 +121,7 @@ func (t *Transport) Stats() Stats {
 		RequestsHandled: c.requestsHandled.Load(), RequestsBusy: c.requestsBusy.Load(),
 		RequestsNoRoom: c.requestsNoRoom.Load(), AnswersNoRoom: c.answersNoRoom.Load(),
 		RequestsNotQueued: c.requestsNotQueued.Load(),
-		SnapshotsSent: c.snapshotsSent.Load(), SnapshotsFailed: c.snapshotsFailed.Load(),
+		SnapshotsSent:     c.snapshotsSent.Load(), SnapshotsFailed: c.snapshotsFailed.Load(),
 		SnapshotsReceived: c.snapshotsReceived.Load(),
 		SnapshotsRejected: c.snapshotsRejected.Load(), SnapshotsBusy: c.snapshotsBusy.Load(),
 		SnapshotBytesSent:     c.snapshotBytesSent.Load(),

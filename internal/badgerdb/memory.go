@@ -18,10 +18,10 @@ type Memory struct {
 	// writes wait then.
 	MemtableBytes, MaxMemtableBytes int64
 
-	// BlockCacheBytes and IndexCacheBytes are what caches of tables hold, and the other two
-	// what they may hold. All are zero for the [Log] profile, which has none.
+	// BlockCacheBytes is what the cache of blocks of tables holds, and MaxBlockCacheBytes what
+	// it may hold. Both are zero for the [Log] profile, which has none. The cache of indexes
+	// is for encrypted tables: those of others are in the mapped files.
 	BlockCacheBytes, MaxBlockCacheBytes int64
-	IndexCacheBytes, MaxIndexCacheBytes int64
 }
 
 // Memory returns what the database has in memory. It does not wait for a commit, nor for a
@@ -34,8 +34,6 @@ func (db *DB) Memory() Memory {
 		MaxMemtableBytes:   (numMemtables + 2) * arena,
 		BlockCacheBytes:    cached(db.BlockCacheMetrics()),
 		MaxBlockCacheBytes: o.BlockCacheSize,
-		IndexCacheBytes:    cached(db.IndexCacheMetrics()),
-		MaxIndexCacheBytes: o.IndexCacheSize,
 	}
 }
 

@@ -115,7 +115,6 @@ type Limits struct {
 	SnapshotReceives int
 
 	StateBlockCacheBytes int64 // of the state database
-	StateIndexCacheBytes int64
 }
 
 // Raft holds raft's clock. The length of an election timeout is Tick times

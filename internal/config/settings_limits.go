@@ -66,9 +66,6 @@ func limitSettings() []Setting {
 		sizeSetting("limits.state_block_cache_bytes", "state-block-cache-bytes", "16MiB",
 			"the state database's cache of blocks",
 			mib, maxBytes, func(c *Config) *int64 { return &c.Limits.StateBlockCacheBytes }),
-		sizeSetting("limits.state_index_cache_bytes", "state-index-cache-bytes", "8MiB",
-			"the state database's cache of indexes",
-			mib, maxBytes, func(c *Config) *int64 { return &c.Limits.StateIndexCacheBytes }),
 	}
 }
 

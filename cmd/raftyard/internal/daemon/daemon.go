@@ -47,6 +47,7 @@ type Daemon struct {
 	addr   net.Addr
 
 	crowd *crowd // connections to the HTTP port
+	admin admin.Config
 
 	cancelRequests context.CancelFunc // ends every request that is under way
 
@@ -127,7 +128,6 @@ func (d *Daemon) open(ctx context.Context) error {
 
 		ScrubRate:       cfg.Disk.ScrubRate,
 		BlockCacheBytes: cfg.Limits.StateBlockCacheBytes,
-		IndexCacheBytes: cfg.Limits.StateIndexCacheBytes,
 	}}
 	n, err := node.Open(ctx, d.nodeConfig())
 	if errors.Is(err, storage.ErrLocked) {
@@ -141,7 +141,7 @@ func (d *Daemon) open(ctx context.Context) error {
 	if _, err = d.state.open(); err != nil {
 		return err
 	}
-	handler, err := admin.New(admin.Config{
+	d.admin = admin.Config{
 		Node:    n,
 		KV:      kv.NewClient(n),
 		Metrics: n.Metrics,
@@ -156,7 +156,8 @@ func (d *Daemon) open(ctx context.Context) error {
 
 		CheckHost: isLoopback(d.addr),
 		Hosts:     d.hosts(),
-	})
+	}
+	handler, err := admin.New(d.admin)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,113 @@
+package badgerdb
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/dgraph-io/badger/v4"
+)
+
+// TestMemory: what a database has in memory rises with what is written and read, stays within
+// what it may have, and is told while Badger has its lock.
+func TestMemory(t *testing.T) {
+	for _, profile := range []Profile{Log, State} {
+		t.Run(profile.String(), func(t *testing.T) {
+			o := Options{
+				Dir: t.TempDir(), MemTableSize: MinMemTableSize, Profile: profile,
+				BlockCacheSize: 1 << 20,
+			}
+			db, err := Open(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := db.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			before := db.Memory()
+			if before.MaxMemtableBytes < (numMemtables+2)*MinMemTableSize {
+				t.Errorf("memtables may hold %d bytes", before.MaxMemtableBytes)
+			}
+			key := func(i int) []byte { return fmt.Appendf(nil, "key%04d", i) }
+			const keys, size = 400, 10_000 // four memtables
+			most, value := int64(0), bytes.Repeat([]byte("v"), size)
+			for i := range keys {
+				err := db.Commit(func(txn *badger.Txn) error { return txn.Set(key(i), value) })
+				if err != nil {
+					t.Fatal(err)
+				}
+				m := db.Memory()
+				if i == 0 && m.MemtableBytes < before.MemtableBytes+size {
+					t.Errorf("memtables hold %d bytes with one value, %d without",
+						m.MemtableBytes, before.MemtableBytes)
+				}
+				most = max(most, m.MemtableBytes)
+			}
+			if most < MinMemTableSize/2 || most > before.MaxMemtableBytes {
+				t.Errorf("memtables hold %d bytes at most, which may be %d",
+					most, before.MaxMemtableBytes)
+			}
+			readAllOf(t, db, keys, key)
+			wantCached(t, db, o, profile)
+
+			// Badger begins a memtable under its lock, and waits for the disk.
+			last := db.Memory().MemtableBytes
+			db.memtables.lock.Lock()
+			got := db.Memory().MemtableBytes
+			db.memtables.lock.Unlock()
+			if got != last {
+				t.Errorf("%d bytes are told under the lock, %d before", got, last)
+			}
+		})
+	}
+}
+
+func readAllOf(t *testing.T, db *DB, keys int, key func(i int) []byte) {
+	t.Helper()
+	at := db.Snapshot()
+	defer at.Discard()
+	for i := range keys {
+		if _, err := at.Get(key(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// wantCached wants what the cache holds of a database whose tables were read.
+func wantCached(t *testing.T, db *DB, o Options, profile Profile) {
+	t.Helper()
+	m := db.Memory()
+	if profile == Log {
+		m.MemtableBytes, m.MaxMemtableBytes = 0, 0
+		if m != (Memory{}) {
+			t.Errorf("caches of a log: %+v, want none", m)
+		}
+		return
+	}
+	if m.MaxBlockCacheBytes != o.BlockCacheSize {
+		t.Errorf("the cache may hold %d bytes, want %d", m.MaxBlockCacheBytes, o.BlockCacheSize)
+	}
+	// What is added to the cache is in it after a moment.
+	for range 1000 {
+		if m = db.Memory(); m.BlockCacheBytes > 0 {
+			break
+		}
+		readAllOf(t, db, 400, func(i int) []byte { return fmt.Appendf(nil, "key%04d", i) })
+	}
+	if m.BlockCacheBytes <= 0 || m.BlockCacheBytes > m.MaxBlockCacheBytes {
+		t.Errorf("the cache holds %d of %d bytes", m.BlockCacheBytes, m.MaxBlockCacheBytes)
+	}
+}
+
+// TestMemoryOfNothing: a database that has no memtable, as one that is closed, holds nothing.
+func TestMemoryOfNothing(t *testing.T) {
+	m, err := memtablesOf(new(badger.DB))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.bytes(); got != 0 {
+		t.Errorf("a database without memtables has %d bytes in them", got)
+	}
+}
