@@ -43,9 +43,10 @@ type appliers struct {
 }
 
 func newAppliers(
-	s *surroundings, stop func(*replica, error), failed func(*replica, []task, error) bool,
+	s *surroundings, most int64, stop func(*replica, error),
+	failed func(*replica, []task, error) bool,
 ) *appliers {
-	a := &appliers{world: s, stop: stop, failed: failed}
+	a := &appliers{world: s, most: most, stop: stop, failed: failed}
 	a.ready.L = &a.mu
 	return a
 }

@@ -60,8 +60,7 @@ func TestUnsavedEntriesAreBounded(t *testing.T) {
 // commands, and to take proposals before that; one that is not behind goes on.
 func TestBacklogsAreBounded(t *testing.T) {
 	const most = 128 << 20
-	a := newAppliers(nil, nil, nil)
-	a.most = most
+	a := newAppliers(nil, most, nil, nil)
 	const size = 4 << 20
 	handedOut := 0
 	for range 100 {

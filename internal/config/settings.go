@@ -185,9 +185,14 @@ func diskSettings() []Setting {
 		limit("disk.fail_sync", "fail-sync", "20s",
 			"how long a sync has not come back when the node ends, with 70",
 			func(c *Config) *time.Duration { return &c.Disk.FailSync }),
-		sizeSetting("disk.scrub_rate", "scrub-rate", "4MiB",
-			"bytes a second that are read of each database to find damage; 0: none",
-			0, maxScrubRate, func(c *Config) *int64 { return &c.Disk.ScrubRate }),
+		{
+			Key: "disk.scrub_rate", Flag: "scrub-rate", Default: "4MiB",
+			Usage: "bytes a second that are read of each database to find damage; 0: none",
+			set: func(d *decoder, v value, key string, c *Config) {
+				d.size(v, key, 0, maxScrubRate, &c.Disk.ScrubRate)
+			},
+			show: func(c *Config) string { return showSize(c.Disk.ScrubRate) },
+		},
 	}
 }
 

@@ -1,6 +1,9 @@
 package config
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // Sizes of what limits are about.
 const (
@@ -16,79 +19,98 @@ const (
 	maxCount = 1 << 20
 )
 
-func limitSettings() []Setting {
+func limitSettings() []Setting { return slices.Concat(requestLimits(), queueLimits()) }
+
+// requestLimits are those of what comes from outside.
+func requestLimits() []Setting {
 	return []Setting{
-		sizeSetting("limits.memory", "memory-limit", "1GiB",
-			"from how much memory on garbage is collected more often; $GOMEMLIMIT wins",
-			128*mib, maxBytes, func(c *Config) *int64 { return &c.Limits.Memory }),
-		countSetting("limits.http_connections", "http-connections", "8192",
-			"HTTP connections, and a quarter of the descriptors at most",
-			1, func(c *Config) *int { return &c.Limits.HTTPConnections }),
-		countSetting("limits.http_requests", "http-requests", "4096",
-			"HTTP requests that are served at once",
-			1, func(c *Config) *int { return &c.Limits.HTTPRequests }),
-		sizeSetting("limits.http_body_bytes", "http-body-bytes", "256MiB",
-			"bodies of HTTP requests in memory",
-			4*mib, maxBytes, func(c *Config) *int64 { return &c.Limits.HTTPBodyBytes }),
-		sizeSetting("limits.http_answer_bytes", "http-answer-bytes", "256MiB",
-			"values in memory whose HTTP answers are not sent yet",
-			4*mib, maxBytes, func(c *Config) *int64 { return &c.Limits.HTTPAnswerBytes }),
-		countSetting("limits.peer_requests", "peer-requests", "2048",
-			"requests of other nodes that are served at once",
-			64, func(c *Config) *int { return &c.Limits.PeerRequests }),
-		sizeSetting("limits.peer_request_bytes", "peer-request-bytes", "64MiB",
-			"those requests, and their answers",
-			minQueue, maxBytes, func(c *Config) *int64 { return &c.Limits.PeerRequestBytes }),
-		sizeSetting("limits.peer_queue_bytes", "peer-queue-bytes", "64MiB",
-			"messages, and requests, that wait to be sent to one other node",
-			minQueue, maxBytes, func(c *Config) *int64 { return &c.Limits.PeerQueueBytes }),
-		sizeSetting("limits.worker_queue_bytes", "worker-queue-bytes", "64MiB",
-			"messages and proposals that wait for one worker",
-			minQueue, maxBytes, func(c *Config) *int64 { return &c.Limits.WorkerQueueBytes }),
-		sizeSetting("limits.proposal_bytes", "proposal-bytes", "16MiB",
-			"proposals that wait in one group",
-			2*mib, maxBytes, func(c *Config) *int64 { return &c.Limits.ProposalBytes }),
-		sizeSetting("limits.unsaved_bytes", "unsaved-bytes", "128MiB",
-			"entries that leaders have sent and that are not durable yet",
-			minQueue, maxBytes, func(c *Config) *int64 { return &c.Limits.UnsavedBytes }),
-		sizeSetting("limits.apply_backlog_bytes", "apply-backlog-bytes", "128MiB",
-			"committed commands that wait for state machines; half of it for one group",
-			minQueue, maxBytes, func(c *Config) *int64 { return &c.Limits.ApplyBacklogBytes }),
-		sizeSetting("limits.entry_cache_bytes", "entry-cache-bytes", "64MiB",
-			"entries that are kept for followers and state machines",
-			mib, maxBytes, func(c *Config) *int64 { return &c.Limits.EntryCacheBytes }),
-		countSetting("limits.snapshot_sends", "snapshot-sends", "4",
-			"snapshots that are sent at once",
-			1, func(c *Config) *int { return &c.Limits.SnapshotSends }),
-		countSetting("limits.snapshot_receives", "snapshot-receives", "4",
-			"snapshots that are received at once",
-			1, func(c *Config) *int { return &c.Limits.SnapshotReceives }),
-		sizeSetting("limits.state_block_cache_bytes", "state-block-cache-bytes", "16MiB",
-			"the state database's cache of blocks",
-			mib, maxBytes, func(c *Config) *int64 { return &c.Limits.StateBlockCacheBytes }),
+		sizeSetting(Setting{
+			Key: "limits.memory", Flag: "memory-limit", Default: "1GiB",
+			Usage: "from how much memory on garbage is collected more often; $GOMEMLIMIT wins",
+		}, 128*mib, func(c *Config) *int64 { return &c.Limits.Memory }),
+		countSetting(Setting{
+			Key: "limits.http_connections", Flag: "http-connections", Default: "8192",
+			Usage: "HTTP connections, and a quarter of the descriptors at most",
+		}, 1, func(c *Config) *int { return &c.Limits.HTTPConnections }),
+		countSetting(Setting{
+			Key: "limits.http_requests", Flag: "http-requests", Default: "4096",
+			Usage: "HTTP requests that are served at once",
+		}, 1, func(c *Config) *int { return &c.Limits.HTTPRequests }),
+		sizeSetting(Setting{
+			Key: "limits.http_body_bytes", Flag: "http-body-bytes", Default: "256MiB",
+			Usage: "bodies of HTTP requests in memory",
+		}, 4*mib, func(c *Config) *int64 { return &c.Limits.HTTPBodyBytes }),
+		sizeSetting(Setting{
+			Key: "limits.http_answer_bytes", Flag: "http-answer-bytes", Default: "256MiB",
+			Usage: "values in memory whose HTTP answers are not sent yet",
+		}, 4*mib, func(c *Config) *int64 { return &c.Limits.HTTPAnswerBytes }),
+		countSetting(Setting{
+			Key: "limits.peer_requests", Flag: "peer-requests", Default: "2048",
+			Usage: "requests of other nodes that are served at once",
+		}, 64, func(c *Config) *int { return &c.Limits.PeerRequests }),
+		sizeSetting(Setting{
+			Key: "limits.peer_request_bytes", Flag: "peer-request-bytes", Default: "64MiB",
+			Usage: "those requests, and their answers",
+		}, minQueue, func(c *Config) *int64 { return &c.Limits.PeerRequestBytes }),
+		sizeSetting(Setting{
+			Key: "limits.peer_queue_bytes", Flag: "peer-queue-bytes", Default: "64MiB",
+			Usage: "messages, and requests, that wait to be sent to one other node",
+		}, minQueue, func(c *Config) *int64 { return &c.Limits.PeerQueueBytes }),
 	}
 }
 
-// sizeSetting is a setting that is a number of bytes.
-func sizeSetting(
-	key, flag, preset, usage string, least, most int64, of func(c *Config) *int64,
-) Setting {
-	return Setting{
-		Key: key, Flag: flag, Default: preset, Usage: usage,
-		set: func(d *decoder, v value, key string, c *Config) {
-			d.size(v, key, least, most, of(c))
-		},
-		show: func(c *Config) string { return showSize(*of(c)) },
+// queueLimits are those of what the node makes of it.
+func queueLimits() []Setting {
+	return []Setting{
+		sizeSetting(Setting{
+			Key: "limits.worker_queue_bytes", Flag: "worker-queue-bytes", Default: "64MiB",
+			Usage: "messages and proposals that wait for one worker",
+		}, minQueue, func(c *Config) *int64 { return &c.Limits.WorkerQueueBytes }),
+		sizeSetting(Setting{
+			Key: "limits.proposal_bytes", Flag: "proposal-bytes", Default: "16MiB",
+			Usage: "proposals that wait in one group",
+		}, 2*mib, func(c *Config) *int64 { return &c.Limits.ProposalBytes }),
+		sizeSetting(Setting{
+			Key: "limits.unsaved_bytes", Flag: "unsaved-bytes", Default: "128MiB",
+			Usage: "entries that leaders have sent and that are not durable yet",
+		}, minQueue, func(c *Config) *int64 { return &c.Limits.UnsavedBytes }),
+		sizeSetting(Setting{
+			Key: "limits.apply_backlog_bytes", Flag: "apply-backlog-bytes", Default: "128MiB",
+			Usage: "committed commands that wait for state machines; half of it for one group",
+		}, minQueue, func(c *Config) *int64 { return &c.Limits.ApplyBacklogBytes }),
+		sizeSetting(Setting{
+			Key: "limits.entry_cache_bytes", Flag: "entry-cache-bytes", Default: "64MiB",
+			Usage: "entries that are kept for followers and state machines",
+		}, mib, func(c *Config) *int64 { return &c.Limits.EntryCacheBytes }),
+		countSetting(Setting{
+			Key: "limits.snapshot_sends", Flag: "snapshot-sends", Default: "4",
+			Usage: "snapshots that are sent at once",
+		}, 1, func(c *Config) *int { return &c.Limits.SnapshotSends }),
+		countSetting(Setting{
+			Key: "limits.snapshot_receives", Flag: "snapshot-receives", Default: "4",
+			Usage: "snapshots that are received at once",
+		}, 1, func(c *Config) *int { return &c.Limits.SnapshotReceives }),
+		sizeSetting(Setting{
+			Key: "limits.state_block_cache_bytes", Flag: "state-block-cache-bytes", Default: "16MiB",
+			Usage: "the state database's cache of blocks",
+		}, mib, func(c *Config) *int64 { return &c.Limits.StateBlockCacheBytes }),
 	}
 }
 
-// countSetting is a setting that is a number of things.
-func countSetting(key, flag, preset, usage string, least int, of func(c *Config) *int) Setting {
-	return Setting{
-		Key: key, Flag: flag, Default: preset, Usage: usage,
-		set: func(d *decoder, v value, key string, c *Config) {
-			d.integer(v, key, least, maxCount, of(c))
-		},
-		show: func(c *Config) string { return strconv.Itoa(*of(c)) },
+// sizeSetting makes s one that is a number of bytes, up to a terabyte.
+func sizeSetting(s Setting, least int64, of func(c *Config) *int64) Setting {
+	s.set = func(d *decoder, v value, key string, c *Config) {
+		d.size(v, key, least, maxBytes, of(c))
 	}
+	s.show = func(c *Config) string { return showSize(*of(c)) }
+	return s
+}
+
+// countSetting makes s one that is a number of things.
+func countSetting(s Setting, least int, of func(c *Config) *int) Setting {
+	s.set = func(d *decoder, v value, key string, c *Config) {
+		d.integer(v, key, least, maxCount, of(c))
+	}
+	s.show = func(c *Config) string { return strconv.Itoa(*of(c)) }
+	return s
 }

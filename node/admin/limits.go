@@ -69,7 +69,8 @@ func describeLimits() limitDescs {
 		most: describeMetric("limit",
 			"How much there may be in memory, by limit: bytes, or a number.", "limit"),
 		used: describeMetric("limit_used",
-			"How much of it there is: of the queue that has most, where there are several.", "limit"),
+			"How much of it there is, in the queue that has most where there are several.",
+			"limit"),
 		refused: describeMetric("limit_refusals_total",
 			"What was refused, or dropped, because of a limit.", "limit"),
 	}
