@@ -178,7 +178,8 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 	n.committer = newCommitter(n.world, store, n.fail, n.writeRefused)
 	n.committer.slow = &n.slow
 	n.committer.start()
-	n.appliers = newAppliers(n.world, n.cfg.Bounds.ApplyBacklogBytes, n.stopReplica, n.machineFailed)
+	n.appliers = newAppliers(
+		n.world, n.cfg.Bounds.ApplyBacklogBytes, n.stopReplica, n.machineFailed)
 	n.appliers.start(n.cfg.Appliers)
 	for range n.cfg.Workers {
 		w := newWorker(n)

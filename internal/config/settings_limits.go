@@ -91,8 +91,9 @@ func queueLimits() []Setting {
 			Usage: "snapshots that are received at once",
 		}, 1, func(c *Config) *int { return &c.Limits.SnapshotReceives }),
 		sizeSetting(Setting{
-			Key: "limits.state_block_cache_bytes", Flag: "state-block-cache-bytes", Default: "16MiB",
-			Usage: "the state database's cache of blocks",
+			Key: "limits.state_block_cache_bytes", Flag: "state-block-cache-bytes",
+			Default: "16MiB",
+			Usage:   "the state database's cache of blocks",
 		}, mib, func(c *Config) *int64 { return &c.Limits.StateBlockCacheBytes }),
 	}
 }
