@@ -8,9 +8,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
 )
 
 // flipInLog changes one bit of what a table of a node's log store holds, while it runs.
@@ -140,5 +142,37 @@ func TestRotWaitsOnce(t *testing.T) {
 	})
 	if r.rotten.Load() {
 		t.Error("what has had its turn is said to wait")
+	}
+}
+
+// TestRotThatApplyFindsIsReplaced: a state machine comes upon damage when it applies a command,
+// before anybody has asked it. It is not one that has failed by itself and waits for somebody.
+func TestRotThatApplyFindsIsReplaced(t *testing.T) {
+	c := newCluster(t, 3)
+	c.createSpec(Spec{ID: 1, Kind: "brittle", Voters: []raftyard.NodeID{1, 2, 3}})
+	c.add(1, 1, "a")
+	at := c.leader(1)%3 + 1
+	c.eventually("the replica follows", func() bool {
+		return slices.Equal(c.stale(at, 1), []string{"a"})
+	})
+	before := c.nodes[at].replica(1)
+	var once sync.Once
+	hook := func(env group.Env, w string) {
+		if env.Node == at && w == "b" {
+			once.Do(func() {
+				c.rots[at].Store(true)
+				panic("a record has a wrong checksum")
+			})
+		}
+	}
+	c.onApply.Store(&hook)
+	c.add(c.leader(1), 1, "b")
+	c.eventually("it has another state", func() bool {
+		r := c.nodes[at].replica(1)
+		return r != nil && r != before && r.fault() == nil && r.isInitialized() &&
+			slices.Equal(c.stale(at, 1), []string{"a", "b"})
+	})
+	if now := c.nodes[at].replica(1); now.id != before.id {
+		t.Errorf("replica %d is there, want %d: its log was sound", now.id, before.id)
 	}
 }
