@@ -162,8 +162,9 @@ type Config struct {
 	ScrubRate int64
 
 	// StateUpkeep tells what is done about the files of the database that the state machines
-	// share, such as Upkeep of a Store of package kv, for metrics and status. Default: nothing
-	// is told.
+	// share, such as Upkeep of a Store of package kv, for metrics and status, and how much free
+	// space it takes to open it again, which disk levels are measured by. It must not wait.
+	// Default: nothing is told, and what opening takes is as much as for the log.
 	StateUpkeep func() storage.Upkeep
 
 	// SlowSync is how long a sync of the disk takes that is slow. A node whose syncs are

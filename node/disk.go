@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/space"
+	"github.com/raftyard/raftyard/storage"
 )
 
 // A DiskLevel says how much room the data directory's file system has. The
@@ -58,10 +60,6 @@ const (
 	diskAhead = time.Second
 )
 
-// databases is how many there are to be opened: the log, and the state that a state
-// machine of the program keeps, which is taken to be like it.
-const databases = 2
-
 // disk is what is known of the free space.
 type disk struct {
 	free  atomic.Int64
@@ -85,6 +83,21 @@ func newDisk(now func() time.Time, probe func() int64) *disk {
 	return &disk{
 		now: now, probe: probe,
 		burst: space.New(diskEvery, 1), steady: space.New(diskAhead, 1),
+	}
+}
+
+// needToOpen returns what tells how many bytes it takes to open the databases again: the log,
+// and the state that the program's state machines keep. As long as nothing is known of that
+// one it is taken to be like the log, and when it does not tell, to be as it was. It is for
+// one goroutine at a time.
+func needToOpen(logs func() int64, state func() storage.Upkeep) func() int64 {
+	var known int64
+	return func() int64 {
+		log := logs()
+		if state != nil {
+			known = cmp.Or(state().OpenSpace, known)
+		}
+		return log + cmp.Or(known, log)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/storage"
 )
 
 // leads counts the groups that a node leads.
@@ -161,4 +162,28 @@ func TestDiskThatNeverAnswers(t *testing.T) {
 		return !c.nodes[2].liveNodes()[1] && !c.nodes[3].liveNodes()[1]
 	})
 	c.add(2, 1, "a")
+}
+
+// TestDiskNeedIsThatOfBothDatabases: the state's need is taken to be the log's only until
+// it is known, and does not come back to that when it cannot be told for a moment.
+func TestDiskNeedIsThatOfBothDatabases(t *testing.T) {
+	const logs = 1000
+	var state int64
+	need := needToOpen(func() int64 { return logs },
+		func() storage.Upkeep { return storage.Upkeep{OpenSpace: state} })
+	for i, st := range []struct{ state, want int64 }{
+		{state: 0, want: 2 * logs},
+		{state: 10, want: logs + 10},
+		{state: 0, want: logs + 10},
+		{state: 3000, want: logs + 3000},
+	} {
+		state = st.state
+		if got := need(); got != st.want {
+			t.Errorf("step %d, %d for the state: %d are needed, want %d",
+				i, st.state, got, st.want)
+		}
+	}
+	if got := needToOpen(func() int64 { return logs }, nil)(); got != 2*logs {
+		t.Errorf("nothing is told of the state: %d are needed, want %d", got, 2*logs)
+	}
 }

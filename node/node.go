@@ -164,7 +164,7 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 		slow: n.cfg.SlowSync, stuck: n.cfg.StuckSync, fail: n.cfg.FailSync,
 	}
 	n.disk = newDisk(n.world.now, func() int64 { return n.cfg.diskFree(n.cfg.Dir) })
-	n.disk.need = func() int64 { return databases * store.OpenSpace() }
+	n.disk.need = needToOpen(store.OpenSpace, n.cfg.StateUpkeep)
 	n.disk.look()
 	if err := n.checkLimits(); err != nil {
 		return err

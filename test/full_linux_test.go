@@ -30,7 +30,7 @@ func TestFullDisk(t *testing.T) {
 	// A tmpfs that was mounted before the data directory is made, and unmounted after the
 	// cluster has ended.
 	disk := t.TempDir()
-	mountMemory(t, disk, "2g")
+	mountMemory(t, disk, cluster.Sized("2g", "3g")) // a node with much data wants more of it
 	c := cluster.New(t, cluster.Config{})
 	full := c.Node(3)
 	full.Configure(full.Dir(), filepath.Join(disk, "data"))
@@ -103,8 +103,24 @@ func fillWhileWriting(t *testing.T, c *cluster.Cluster, l *load, disk string) {
 		return put(t, full, l.groups[0], "after", []byte(freed.String()))
 	})
 	t.Logf("another program wrote %d MiB; full after %v, no leadership left after %v; "+
-		"works again %v after there was space", written>>20, noticed.Round(time.Millisecond),
-		gone.Round(time.Millisecond), time.Since(freed).Round(time.Millisecond))
+		"works again %v after there was space: %s", written>>20, noticed.Round(time.Millisecond),
+		gone.Round(time.Millisecond), time.Since(freed).Round(time.Millisecond),
+		diskUse(t, c.Node(1), full.ID()))
+}
+
+// diskUse says how much is free, and what the tables of the databases take.
+func diskUse(t *testing.T, at *cluster.Node, id raftyard.NodeID) string {
+	t.Helper()
+	n, err := at.NodeStatus(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	use := fmt.Sprintf("%d MiB free", n.DiskFree>>20)
+	for i := range n.Databases {
+		d := &n.Databases[i]
+		use += fmt.Sprintf(", %d MiB of tables in %s", d.TableBytes>>20, d.Name)
+	}
+	return use
 }
 
 func diskLevel(t *testing.T, at *cluster.Node, id raftyard.NodeID, want string) error {

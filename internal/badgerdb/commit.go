@@ -95,9 +95,11 @@ func (db *DB) Reserve() int64 {
 // OpenSpace returns how many bytes of free disk space the database would need to
 // be opened again, as it is now. With less than this a node that stops cannot come
 // back.
-func (db *DB) OpenSpace() int64 {
+func (db *DB) OpenSpace() int64 { return db.openSpace(db.tableBytes()) }
+
+func (db *DB) openSpace(tables int64) int64 {
 	o := db.Opts()
-	return openSpace(numMemtables+1, db.tableBytes(), o.MemTableSize, o)
+	return openSpace(numMemtables+1, tables, o.MemTableSize, o)
 }
 
 // View runs fn with a read-only transaction at the newest commit.

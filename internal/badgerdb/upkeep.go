@@ -9,6 +9,7 @@ import (
 // Upkeep is what a database has done about its own files since it was opened.
 type Upkeep struct {
 	TableBytes int64 // of all tables, now
+	OpenSpace  int64 // see [DB.OpenSpace]
 
 	// Reclaims is how often all tables were merged to return disk space, ReclaimsEnded how
 	// often that was given up because there were commits, and ReclaimsFailed how often it
@@ -35,7 +36,8 @@ type Upkeep struct {
 
 // Upkeep tells what the database has done about its files.
 func (db *DB) Upkeep() Upkeep {
-	u := Upkeep{TableBytes: db.tableBytes(), Memory: db.Memory()}
+	tables := db.tableBytes()
+	u := Upkeep{TableBytes: tables, OpenSpace: db.openSpace(tables), Memory: db.Memory()}
 	db.reclaimer.told.tell(&u)
 	db.scrubber.tell(&u)
 	return u
