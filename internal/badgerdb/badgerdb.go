@@ -248,6 +248,7 @@ type DB struct {
 	failed   error      // first error of a write or sync, under commitMu
 
 	room      *room
+	blocks    *tableBlocks
 	broken    *broken
 	lost      *lostTables
 	reads     *reads
@@ -268,6 +269,10 @@ func Open(o Options) (*DB, error) {
 	if err := os.Mkdir(o.Dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("badgerdb: make %s: %w", o.Dir, err)
 	}
+	return o.open()
+}
+
+func (o Options) open() (*DB, error) {
 	r, space, lost := newReclaimer(o), newRoom(o), newBroken()
 	tables := &lostTables{
 		path: filepath.Join(o.Dir, lostName), log: o.Logger, failed: lost.note,
@@ -288,9 +293,11 @@ func Open(o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("badgerdb: open %s: %w", o.Dir, err)
 	}
+	blocks := newTableBlocks(o, space)
+	blocks.start()
 	bdb, err := lost.open(bopts)
 	if err != nil {
-		return nil, fmt.Errorf("badgerdb: open %s: %w", o.Dir, err)
+		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), blocks.close())
 	}
 	// The mapping shows the real path, with all symbolic links followed.
 	dir, err := filepath.EvalSymlinks(o.Dir)
@@ -307,7 +314,8 @@ func Open(o Options) (*DB, error) {
 		inMemory, err = memtablesOf(bdb)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), lost.close(bdb))
+		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), lost.close(bdb),
+			blocks.close())
 	}
 	db := &DB{
 		DB:          bdb,
@@ -315,6 +323,7 @@ func Open(o Options) (*DB, error) {
 		maxTxnCount: bdb.MaxBatchCount() - 2,  // the end marker, and Badger's limit is exclusive
 		maxValue:    bopts.ValueThreshold - 1,
 		room:        space,
+		blocks:      blocks,
 		broken:      lost,
 		lost:        tables,
 		merges:      check,
@@ -323,7 +332,8 @@ func Open(o Options) (*DB, error) {
 	}
 	db.committed.Store(bdb.MaxVersion())
 	if err := db.wal.start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), lost.close(bdb))
+		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), lost.close(bdb),
+			blocks.close())
 	}
 	db.scrubber = newScrubber(o)
 	db.reads = &reads{
@@ -362,7 +372,7 @@ func (db *DB) Close() error {
 	if !leave {
 		err = errors.Join(db.broken.close(db.DB), db.wal.remove())
 	}
-	if err != nil {
+	if err = errors.Join(err, db.blocks.close()); err != nil {
 		return fmt.Errorf("badgerdb: close: %w", err)
 	}
 	return nil

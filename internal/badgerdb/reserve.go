@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/raftyard/raftyard/internal/vfs"
@@ -19,7 +20,7 @@ const reserveName = "RESERVE"
 const allocRetry = time.Second
 
 // reserve is a file that takes space until it is needed. It belongs to who looks at the
-// space, see room.look.
+// space, see room.look, but for give.
 type reserve struct {
 	path     string
 	size     int64
@@ -28,6 +29,7 @@ type reserve struct {
 	failing  bool // which is said once
 	short    bool // for want of space, or of a quota's
 	failed   time.Time
+	given    atomic.Bool // it is gone, which its owner has not heard of yet
 }
 
 // make allocates the reserve and reports whether it is there, or there is no such thing. A
@@ -63,6 +65,25 @@ func (r *reserve) make(now time.Time, log *slog.Logger) bool {
 		}
 		r.failing, r.failed = true, now
 		return false
+	}
+}
+
+// give gives the blocks back to the file system for who needs them this moment, and reports
+// whether there was a reserve. Any goroutine may call it, at any time.
+func (r *reserve) give() bool {
+	if os.Remove(r.path) != nil {
+		return false // it is not there, or what is wrong with it its owner finds
+	}
+	r.given.Store(true)
+	return true
+}
+
+// settle hears of what was given.
+func (r *reserve) settle(log *slog.Logger) {
+	if r.given.Swap(false) && r.there {
+		r.there = false
+		log.Info("a table has got the space that was kept in reserve",
+			slog.String("file", r.path), slog.Int64("bytes", r.size))
 	}
 }
 

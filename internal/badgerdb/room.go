@@ -3,9 +3,7 @@ package badgerdb
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -22,11 +20,11 @@ import (
 //   - Write-ahead logs have their blocks before anything is written into them, see
 //     walWatch. A commit can therefore not fault.
 //   - Tables are written by a flush, which follows when a memtable is full, and by
-//     compactions. There is no way to give a table its blocks first. So no commit begins,
-//     and no table of a compaction, unless there is space for all that may follow from
-//     what is there; they wait for it. That is the hold.
-//   - What is under way when the hold begins has the reserve: a file of blocks that is
-//     given back at that moment.
+//     compactions. A table can be given its blocks only as it is begun, see tableBlocks. So
+//     no commit begins, and no table of a compaction, unless there is space for all that may
+//     follow from what is there; they wait for it. That is the hold.
+//   - What is under way in the hold has the reserve: a file of blocks that is given back
+//     when there is no space for another table. Not before: others would take it, too.
 //
 // How soon the hold begins follows the speed at which space goes, so that a program that
 // fills the disk is not faster than a flush.
@@ -65,12 +63,6 @@ type room struct {
 	done chan struct{}
 }
 
-// A flushing is a memtable that is to become a table; then its log is deleted.
-type flushing struct {
-	log   string // its path
-	began time.Time
-}
-
 const (
 	// lookAhead and maxLookAhead bound for how long space must last at the speed at which it
 	// goes: twice as long as the latest flushes have taken, from the moment at which they
@@ -78,9 +70,14 @@ const (
 	lookAhead, maxLookAhead = time.Second, 5 * time.Second
 
 	// Looks are this far apart: when there is plenty, when there is not or a table is being
-	// written, and when both are so.
-	farLook, nearLook, closeLook = 100 * time.Millisecond, 20 * time.Millisecond,
-		2 * time.Millisecond
+	// written, and when both are so; and until the reserve is given back for a table, which
+	// is about to be.
+	farLook, nearLook, closeLook, lastLook = 100 * time.Millisecond, 20 * time.Millisecond,
+		2 * time.Millisecond, 250 * time.Microsecond
+
+	// lastSpace is what counts as nothing. Who is taking the last space is let come to that: it
+	// would take the reserve, too, before it is told that there is no more.
+	lastSpace = 64 << 10
 
 	// slack is for what is small: the MANIFEST, directories.
 	slack = 8 << 20
@@ -189,26 +186,6 @@ func (r *room) build() {
 	r.building.Store(int64(time.Since(r.opened)))
 }
 
-// rotated hears that a memtable is full, which is to become a table, and of the log that
-// the next one shall have.
-func (r *room) rotated(full, next string, prepared bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if full != "" {
-		r.flushes = append(r.flushes, flushing{log: full, began: time.Now()})
-	}
-	if r.next = ""; !prepared {
-		r.next = next
-	}
-}
-
-// isFlushing reports whether a memtable is to become a table.
-func (r *room) isFlushing() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.flushes) > 0
-}
-
 // glance begins the hold if it must, for who is about to write.
 func (r *room) glance() {
 	l, err := r.see()
@@ -250,6 +227,7 @@ func (r *room) judge(l space.Look) (left int64) {
 // look begins or ends the hold, and returns when to look again. It is for one goroutine at
 // a time.
 func (r *room) look() time.Duration {
+	r.reserve.settle(r.log)
 	if next := r.nextLog(); next != "" && r.prepare(next) {
 		r.prepared(next)
 	}
@@ -259,6 +237,7 @@ func (r *room) look() time.Duration {
 	}
 	free, now := l.Free, l.Seen
 	r.mu.Lock()
+	before := r.seen.Free
 	left := r.judge(l)
 	busy := len(r.flushes) > 0 || now.Sub(r.opened)-time.Duration(r.building.Load()) < buildTime
 	held, ready := r.held.Load(), r.next == ""
@@ -273,10 +252,13 @@ func (r *room) look() time.Duration {
 			held = true
 		}
 	}
-	if held && busy {
+	// Where the next log gets no blocks, what is free is not for us.
+	if held && busy && (!ready || free < r.table && (free < lastSpace || free >= before)) {
 		r.reserve.release(r.log)
 	}
 	switch {
+	case held && busy && r.reserve.there && free < 8*r.table:
+		return lastLook
 	case busy && left < 16*r.need:
 		return closeLook
 	case busy || left < 4*r.need:
@@ -386,28 +368,6 @@ func (r *room) leave() bool {
 			slog.Int64("free_bytes", free), slog.Int64("need_bytes", need))
 	}
 	return free >= need
-}
-
-// noteFlushes forgets the flushes that are over, and remembers how long they took.
-func (r *room) noteFlushes(now time.Time) {
-	left := r.flushes[:0]
-	for _, f := range r.flushes {
-		if _, err := os.Stat(f.log); !errors.Is(err, fs.ErrNotExist) {
-			left = append(left, f)
-			continue
-		}
-		r.slowest = max(now.Sub(f.began), r.slowest*7/8)
-	}
-	r.flushes = left
-}
-
-// ahead is for how long space must last.
-func (r *room) ahead(now time.Time) time.Duration {
-	slowest := r.slowest
-	for _, f := range r.flushes {
-		slowest = max(slowest, now.Sub(f.began))
-	}
-	return min(max(2*slowest, lookAhead), maxLookAhead)
 }
 
 // Held reports whether the database is not written to for want of disk space.

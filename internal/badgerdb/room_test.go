@@ -54,6 +54,37 @@ func TestHoldHasHysteresis(t *testing.T) {
 	})
 }
 
+// TestReserveAtTheEnd: the reserve is given back when there is nothing left, however fast that
+// has gone, and when the next log has got no blocks, whatever is said to be free.
+func TestReserveAtTheEnd(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		free int64
+		next string
+	}{
+		{"nothing is left", lastSpace - 1, ""},
+		{"a quota", 100 * holdSpace(MinMemTableSize), "next"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var free atomic.Int64
+			r := testRoom(t, &free)
+			free.Store(100 * r.need)
+			r.look()
+			full := filepath.Join(filepath.Dir(r.reserve.path), walName(1))
+			if err := os.WriteFile(full, []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			free.Store(tt.free)
+			r.reserve.allocate = func(string, int64) error { return syscall.ENOSPC }
+			r.rotated(full, tt.next, tt.next == "")
+			r.look()
+			if _, err := os.Stat(r.reserve.path); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("a flush is under way and the reserve is still there: %v", err)
+			}
+		})
+	}
+}
+
 // A disk that fills up fast must end writing while there is still much of it.
 func TestHoldFollowsTheSpeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -121,17 +152,29 @@ func TestReserveIsForWhatIsUnderWay(t *testing.T) {
 	if info.Size() != 0 {
 		t.Errorf("the reserve is %d bytes long, want an empty file with blocks", info.Size())
 	}
-	free.Store(r.need / 2)
+	free.Store(r.table - 1)
 	r.look()
 	if _, err := os.Stat(r.reserve.path); err != nil {
 		t.Errorf("the reserve is given back though nothing is under way: %v", err)
 	}
+	free.Store(r.need / 2)
 	full := filepath.Join(filepath.Dir(r.reserve.path), walName(1))
 	if err := os.WriteFile(full, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r.rotated(full, "", true)
 	r.look()
+	if _, err := os.Stat(r.reserve.path); err != nil {
+		t.Errorf("the reserve is given back, for others to take, while there is space: %v", err)
+	}
+	for _, shrinking := range []int64{r.table - 1, r.table / 2, lastSpace} {
+		free.Store(shrinking)
+		r.look()
+		if _, err := os.Stat(r.reserve.path); err != nil {
+			t.Fatalf("the reserve is given back while others still take what is left: %v", err)
+		}
+	}
+	r.look() // nothing has gone since
 	if _, err := os.Stat(r.reserve.path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a flush is under way and the reserve is still there: %v", err)
 	}
