@@ -60,9 +60,9 @@ type Limits struct {
 	SnapshotSends, SnapshotReceives Limited
 
 	// LogMemtables and StateMemtables are of the write buffers of both databases. Nothing is
-	// refused: writes wait. StateBlockCache is a cache.
-	LogMemtables, StateMemtables Limited
-	StateBlockCache              Limited
+	// refused: writes wait. StateBlockCache and StateIndexCache are caches.
+	LogMemtables, StateMemtables     Limited
+	StateBlockCache, StateIndexCache Limited
 }
 
 // limitMetrics are the figures of the limits. All else of m is there.
@@ -109,6 +109,7 @@ func (n *Node) limitMetrics(m *Metrics) {
 	l.LogMemtables, l.StateMemtables = memtables(&m.LogUpkeep), memtables(&m.StateUpkeep)
 	states := &m.StateUpkeep.Memory
 	l.StateBlockCache = Limited{Used: states.BlockCacheBytes, Most: states.MaxBlockCacheBytes}
+	l.StateIndexCache = Limited{Used: states.IndexCacheBytes, Most: states.MaxIndexCacheBytes}
 }
 
 func memtables(u *storage.Upkeep) Limited {

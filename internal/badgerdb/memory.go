@@ -19,9 +19,12 @@ type Memory struct {
 	MemtableBytes, MaxMemtableBytes int64
 
 	// BlockCacheBytes is what the cache of blocks of tables holds, and MaxBlockCacheBytes what
-	// it may hold. Both are zero for the [Log] profile, which has none. The cache of indexes
-	// is for encrypted tables: those of others are in the mapped files.
+	// it may hold. Both are zero for the [Log] profile, which has none.
 	BlockCacheBytes, MaxBlockCacheBytes int64
+
+	// IndexCacheBytes is what the cache of indexes of tables holds, and MaxIndexCacheBytes what
+	// it may hold. What package storage reads does not use it.
+	IndexCacheBytes, MaxIndexCacheBytes int64
 }
 
 // Memory returns what the database has in memory. It does not wait for a commit, nor for a
@@ -34,6 +37,8 @@ func (db *DB) Memory() Memory {
 		MaxMemtableBytes:   (numMemtables + 2) * arena,
 		BlockCacheBytes:    cached(db.BlockCacheMetrics()),
 		MaxBlockCacheBytes: o.BlockCacheSize,
+		IndexCacheBytes:    db.reads.indexes.bytes(),
+		MaxIndexCacheBytes: db.reads.indexes.limit,
 	}
 }
 

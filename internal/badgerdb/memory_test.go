@@ -66,12 +66,21 @@ func TestMemory(t *testing.T) {
 
 func readAllOf(t *testing.T, db *DB, keys int, key func(i int) []byte) {
 	t.Helper()
-	at := db.Snapshot()
-	defer at.Discard()
-	for i := range keys {
-		if _, err := at.Get(key(i)); err != nil {
-			t.Fatal(err)
+	err := db.Read(func(r Reader) error {
+		for i := range keys {
+			value, err := r.Get(key(i))
+			if err != nil || value == nil {
+				return fmt.Errorf("%q: %d bytes, %w", key(i), len(value), err)
+			}
+			// A key that is nowhere is looked for in every table.
+			if value, err = r.Get(append(key(i), '-')); err != nil || value != nil {
+				return fmt.Errorf("a key that is nowhere: %d bytes, %w", len(value), err)
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -79,10 +88,14 @@ func readAllOf(t *testing.T, db *DB, keys int, key func(i int) []byte) {
 func wantCached(t *testing.T, db *DB, o Options, profile Profile) {
 	t.Helper()
 	m := db.Memory()
+	if m.IndexCacheBytes <= 0 || m.IndexCacheBytes > m.MaxIndexCacheBytes ||
+		m.MaxIndexCacheBytes != o.withDefaults().IndexCacheSize {
+		t.Errorf("the cache of indexes holds %d of %d bytes",
+			m.IndexCacheBytes, m.MaxIndexCacheBytes)
+	}
 	if profile == Log {
-		m.MemtableBytes, m.MaxMemtableBytes = 0, 0
-		if m != (Memory{}) {
-			t.Errorf("caches of a log: %+v, want none", m)
+		if m.BlockCacheBytes != 0 || m.MaxBlockCacheBytes != 0 {
+			t.Errorf("a log has a cache of blocks: %+v", m)
 		}
 		return
 	}

@@ -140,6 +140,13 @@ func (c *indexCache) of(t *table.Table) (*tableIndex, error) {
 	return x, err
 }
 
+// bytes returns how much is kept.
+func (c *indexCache) bytes() int64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.size
+}
+
 // add keeps an index, and drops others for it that were not used of late.
 func (c *indexCache) add(id uint64, x *tableIndex) {
 	n := int64(len(x.raw))

@@ -115,6 +115,7 @@ type Limits struct {
 	SnapshotReceives int
 
 	StateBlockCacheBytes int64 // of the state database
+	StateIndexCacheBytes int64
 }
 
 // Raft holds raft's clock. The length of an election timeout is Tick times

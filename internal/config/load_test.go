@@ -144,7 +144,7 @@ func TestLoadMergesLayers(t *testing.T) {
 			WorkerQueueBytes: 64 << 20, ProposalBytes: 16 << 20,
 			UnsavedBytes: 128 << 20, ApplyBacklogBytes: 128 << 20, EntryCacheBytes: 64 << 20,
 			SnapshotSends: 4, SnapshotReceives: 4,
-			StateBlockCacheBytes: 16 << 20,
+			StateBlockCacheBytes: 16 << 20, StateIndexCacheBytes: 8 << 20,
 		},
 		Log: Log{Level: "info", Format: "text"},
 	}

@@ -95,6 +95,11 @@ func queueLimits() []Setting {
 			Default: "16MiB",
 			Usage:   "the state database's cache of blocks",
 		}, mib, func(c *Config) *int64 { return &c.Limits.StateBlockCacheBytes }),
+		sizeSetting(Setting{
+			Key: "limits.state_index_cache_bytes", Flag: "state-index-cache-bytes",
+			Default: "8MiB",
+			Usage:   "the state database's cache of indexes",
+		}, mib, func(c *Config) *int64 { return &c.Limits.StateIndexCacheBytes }),
 	}
 }
 

@@ -46,6 +46,7 @@ func nodeLimits(l *node.Limits) []limited {
 		{"log_memtable_bytes", l.LogMemtables},
 		{"state_memtable_bytes", l.StateMemtables},
 		{"state_block_cache_bytes", l.StateBlockCache},
+		{"state_index_cache_bytes", l.StateIndexCache},
 	}
 }
 
@@ -54,7 +55,7 @@ func nodeLimits(l *node.Limits) []limited {
 func refuses(name string) bool {
 	switch name {
 	case "entry_cache_bytes", "log_memtable_bytes", "state_memtable_bytes",
-		"state_block_cache_bytes":
+		"state_block_cache_bytes", "state_index_cache_bytes":
 		return false
 	default:
 		return true

@@ -128,6 +128,7 @@ func (d *Daemon) open(ctx context.Context) error {
 
 		ScrubRate:       cfg.Disk.ScrubRate,
 		BlockCacheBytes: cfg.Limits.StateBlockCacheBytes,
+		IndexCacheBytes: cfg.Limits.StateIndexCacheBytes,
 	}}
 	n, err := node.Open(ctx, d.nodeConfig())
 	if errors.Is(err, storage.ErrLocked) {

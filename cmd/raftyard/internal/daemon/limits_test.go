@@ -35,14 +35,14 @@ func TestEveryLimitArrives(t *testing.T) {
 		of.PeerRequests.Most, of.PeerRequestBytes.Most, of.PeerQueueBytes.Most,
 		of.WorkerQueueBytes.Most, of.ProposalBytes.Most, of.UnsavedBytes.Most,
 		of.ApplyBacklogBytes.Most, of.EntryCacheBytes.Most, of.SnapshotSends.Most,
-		of.SnapshotReceives.Most, of.StateBlockCache.Most,
+		of.SnapshotReceives.Most, of.StateBlockCache.Most, of.StateIndexCache.Most,
 	}
 	want := []int64{
 		int64(l.HTTPConnections), l.HTTPBodyBytes, l.HTTPAnswerBytes, int64(l.HTTPRequests),
 		int64(l.PeerRequests), l.PeerRequestBytes, l.PeerQueueBytes,
 		l.WorkerQueueBytes, l.ProposalBytes, l.UnsavedBytes,
 		l.ApplyBacklogBytes, l.EntryCacheBytes, int64(l.SnapshotSends),
-		int64(l.SnapshotReceives), l.StateBlockCacheBytes,
+		int64(l.SnapshotReceives), l.StateBlockCacheBytes, l.StateIndexCacheBytes,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("limits are %d, want %d", got, want)
