@@ -301,17 +301,9 @@ func (o Options) open() (*DB, error) {
 	}
 	// The mapping shows the real path, with all symbolic links followed.
 	dir, err := filepath.EvalSymlinks(o.Dir)
-	var in *merging
-	var inMemory *memtables
+	var in inside
 	if err == nil {
-		in, err = mergingOf(bdb)
-	}
-	var tree liveLevels
-	if err == nil {
-		tree, err = levelsOf(bdb)
-	}
-	if err == nil {
-		inMemory, err = memtablesOf(bdb)
+		in, err = insideOf(bdb)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), lost.close(bdb),
@@ -327,7 +319,7 @@ func (o Options) open() (*DB, error) {
 		broken:      lost,
 		lost:        tables,
 		merges:      check,
-		memtables:   inMemory,
+		memtables:   in.memtables,
 		wal:         walWatch{dir: dir, size: walSize(o.MemTableSize), log: o.Logger, room: space},
 	}
 	db.committed.Store(bdb.MaxVersion())
@@ -337,9 +329,9 @@ func (o Options) open() (*DB, error) {
 	}
 	db.scrubber = newScrubber(o)
 	db.reads = &reads{
-		levels: tree, indexes: newIndexCache(o.IndexCacheSize), suspect: db.scrubber.suspect,
+		levels: in.levels, indexes: newIndexCache(o.IndexCacheSize), suspect: db.scrubber.suspect,
 	}
-	check.start(in, in.check, db.scrubber.ctx.Done())
+	check.start(in.merging, in.merging.check, db.scrubber.ctx.Done())
 	tables.start(db.tableIDs)
 	space.start(dir)
 	db.reclaimer = r
