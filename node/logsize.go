@@ -64,13 +64,18 @@ func (r *replica) postpone() {
 
 // compactTo is the last entry that may go when there is a snapshot at index: a window stays
 // for followers that are a little behind, and what comes behind a snapshot that is being
-// sent.
+// sent, or was, to a member that has not caught up since.
 func (r *replica) compactTo(index uint64) uint64 {
 	window := index - min(index, r.meta.State.Descriptor.TrailingEntries)
 	window = max(window, r.log.Within(index, r.logBytes()))
 	to := r.pins.bound(window)
 	if to < window {
 		to = max(to, min(window, r.log.Within(index, max(maxPinned, r.snap.size))))
+	}
+	if at := r.followed(window); at < to {
+		// More than the state has is of no use: sending that again is shorter.
+		most := max(r.worker.node.cfg.LogBytes, r.snap.size)
+		to = max(at, min(to, r.log.Within(index, most)))
 	}
 	if first, _ := r.log.Bounds(); to < first {
 		return 0

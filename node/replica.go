@@ -33,6 +33,7 @@ type replica struct {
 	machine     *machine
 	pins        pins
 	sending     int // snapshots for which raft waits to hear how they end
+	behind      followers
 	events      *events
 
 	// lives is how often it was opened again since the node has started.

@@ -120,7 +120,11 @@ func (s *snapshotSender) send(ctx context.Context, j *sendJob) {
 	}
 	r.worker.box.control(func() {
 		r.sending--
+		r.pins.remove(j)
 		r.worker.guard(r, "report a snapshot", func() {
+			if err == nil {
+				r.follow(j.env.To.Replica, j.index())
+			}
 			switch {
 			case errors.Is(err, errSource):
 				r.worker.sourceFailed(r, j.env.To.Replica, err)
@@ -138,12 +142,14 @@ func (s *snapshotSender) send(ctx context.Context, j *sendJob) {
 	})
 }
 
+// index is that of the snapshot which raft wants to be sent.
+func (j *sendJob) index() uint64 { return j.env.Message.GetSnapshot().GetMetadata().GetIndex() }
+
 func (s *snapshotSender) stream(ctx context.Context, j *sendJob) error {
 	ctx, cancel := s.node.world.withTimeout(ctx, snapshotTimeout)
 	defer cancel()
 	if j.told == nil {
-		j.r.pins.add(j, j.env.Message.GetSnapshot().GetMetadata().GetIndex())
-		defer j.r.pins.remove(j)
+		j.r.pins.add(j, j.index()) // until raft has heard how it ends
 	}
 	content, snap, err := s.content(ctx, j)
 	if err != nil {

@@ -23,6 +23,24 @@ import (
 // arrival, for ever. Meanwhile it answers its probes, and is not given the leadership.
 func TestCatchesUpOverASlowLink(t *testing.T) {
 	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		writers int
+		apart   time.Duration
+	}{
+		{"some writes", 1, 15 * time.Millisecond},
+		// Several snapshots are taken while the node gets what has come behind the one.
+		{"many writes", 4, time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			catchUp(t, tt.writers, tt.apart)
+		})
+	}
+}
+
+func catchUp(t *testing.T, writers int, apart time.Duration) {
+	t.Helper()
 	const (
 		g     = raftyard.GroupID(1)
 		every = 10
@@ -38,8 +56,13 @@ func TestCatchesUpOverASlowLink(t *testing.T) {
 	putBallast(t, leader, g, cluster.Sized(3<<20, 32<<20))
 	verifyHashes(t, c.Nodes(), []raftyard.GroupID{g})
 	away.Kill()
-	w := newSteady(t, c.Nodes()[:2], g)
-	w.awaitWritten(t, 4*every) // the log is cut beyond what the node has
+	var ws []*steady
+	for i := range writers {
+		ws = append(ws, newSteady(t, c.Nodes()[:2], g, i, apart))
+	}
+	for _, w := range ws {
+		w.awaitWritten(t, 4*every) // the log is cut beyond what the node has
+	}
 	c.Network().Set(cluster.Condition{BytesPerSecond: rate},
 		cluster.Between(ids([]*cluster.Node{away}), ids(c.Nodes()[:2]))...)
 	before := snapshots(t, leader, "taken")
@@ -63,7 +86,10 @@ func TestCatchesUpOverASlowLink(t *testing.T) {
 	})
 	wantWell(t, away, "/readyz")
 	taken, installed := snapshots(t, leader, "taken")-before, snapshots(t, away, "installed")
-	written := w.end(t)
+	var written []string
+	for _, w := range ws {
+		written = append(written, w.end(t)...)
+	}
 	t.Logf("asked %d times while it caught up by %.0f snapshots, of %.0f that were taken; "+
 		"%d writes", asked, installed, taken, len(written))
 	if taken < 3 {
@@ -74,7 +100,7 @@ func TestCatchesUpOverASlowLink(t *testing.T) {
 	}
 	c.Network().Heal()
 	for _, n := range c.Nodes() {
-		w.verify(t, n, written)
+		wantWritten(t, n, g, written)
 	}
 	verifyHashes(t, c.Nodes(), []raftyard.GroupID{g})
 	cluster.Eventually(t, settleLimit, "nothing is kept any more for who has come back",
@@ -90,19 +116,26 @@ func TestCatchesUpOverASlowLink(t *testing.T) {
 	}
 }
 
-// A steady writer writes keys of a group one after the other, some dozens in a second.
+// A steady writer writes keys of a group one after the other, with some time in between.
 type steady struct {
 	nodes []*cluster.Node
 	group raftyard.GroupID
+	id    int
+	apart time.Duration
 	stop  chan struct{}
 	done  chan struct{}
 	count atomic.Int64
 	err   error // read when it has ended
 }
 
-func newSteady(t *testing.T, nodes []*cluster.Node, g raftyard.GroupID) *steady {
+func newSteady(
+	t *testing.T, nodes []*cluster.Node, g raftyard.GroupID, id int, apart time.Duration,
+) *steady {
 	t.Helper()
-	w := &steady{nodes: nodes, group: g, stop: make(chan struct{}), done: make(chan struct{})}
+	w := &steady{
+		nodes: nodes, group: g, id: id, apart: apart,
+		stop: make(chan struct{}), done: make(chan struct{}),
+	}
 	go func() {
 		defer close(w.done)
 		w.err = w.run(t)
@@ -112,14 +145,13 @@ func newSteady(t *testing.T, nodes []*cluster.Node, g raftyard.GroupID) *steady 
 }
 
 func (w *steady) run(t *testing.T) error {
-	const apart = 15 * time.Millisecond
 	for i := 0; ; i++ {
 		err := put(t, w.nodes[i%len(w.nodes)], w.group, w.key(i), []byte(w.key(i)))
 		if err != nil {
 			return err
 		}
 		w.count.Add(1)
-		cluster.Pause(w.stop, apart)
+		cluster.Pause(w.stop, w.apart)
 		select {
 		case <-w.stop:
 			return nil
@@ -128,7 +160,7 @@ func (w *steady) run(t *testing.T) error {
 	}
 }
 
-func (w *steady) key(i int) string { return fmt.Sprintf("steady-%06d", i) }
+func (w *steady) key(i int) string { return fmt.Sprintf("steady-%d-%06d", w.id, i) }
 
 func (w *steady) halt() {
 	select {
@@ -163,11 +195,11 @@ func (w *steady) awaitWritten(t *testing.T, n int64) {
 	})
 }
 
-// verify checks that a node lists the keys that were written.
-func (w *steady) verify(t *testing.T, n *cluster.Node, keys []string) {
+// wantWritten checks that a node lists the keys that were written.
+func wantWritten(t *testing.T, n *cluster.Node, g raftyard.GroupID, keys []string) {
 	t.Helper()
 	there := make(map[string]bool)
-	err := n.List(t.Context(), w.group, client.Linearizable, func(item client.Item) {
+	err := n.List(t.Context(), g, client.Linearizable, func(item client.Item) {
 		there[string(item.Key)] = bytes.Equal(item.Key, item.Value)
 	})
 	if err != nil {

@@ -1,0 +1,41 @@
+package node
+
+import (
+	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/group"
+)
+
+// followers are members that were sent a snapshot and have not come up with the rest of the
+// log yet, with the index of that snapshot. What comes behind it is kept for them: while a
+// snapshot was on its way more may have been written than a log keeps otherwise, and without it
+// they would need another snapshot, and another one after that.
+type followers map[raftyard.ReplicaID]uint64
+
+// follow notes that a member has been given a snapshot.
+func (r *replica) follow(to raftyard.ReplicaID, index uint64) {
+	if r.behind == nil {
+		r.behind = make(followers)
+	}
+	r.behind[to] = index
+}
+
+// followed returns window, or less where a member follows behind a snapshot that it was given. It
+// forgets those that need nothing older than window, that are being given another one, and all
+// when the replica leads no more.
+func (r *replica) followed(window uint64) uint64 {
+	if len(r.behind) == 0 {
+		return window
+	}
+	st := r.raft.Status()
+	to := window
+	for id, index := range r.behind {
+		p, ok := st.Progress[id]
+		at := max(index, p.Match)
+		if st.Role != group.Leader || !ok || p.PendingSnapshot != 0 || at >= window {
+			delete(r.behind, id)
+			continue
+		}
+		to = min(to, at)
+	}
+	return to
+}
