@@ -187,7 +187,7 @@ func (o Options) Validate() error {
 func (o Options) badger() badger.Options {
 	maxTxn := 15 * o.MemTableSize / 100
 	b := badger.DefaultOptions(o.Dir)
-	b.SyncWrites = !mutant.On(mutant.SkipSync)
+	b.SyncWrites = badgerSyncs && !mutant.On(mutant.SkipSync) // or else walWatch does it
 	b.DetectConflicts = false // commits are made one at a time
 	b.NumVersionsToKeep = 1
 	b.MetricsEnabled = false // expvar, so global
@@ -322,10 +322,13 @@ func (o Options) open() (*DB, error) {
 		memtables:   in.memtables,
 		wal:         walWatch{dir: dir, size: walSize(o.MemTableSize), log: o.Logger, room: space},
 	}
+	if !badgerSyncs {
+		db.wal.sync = syncData
+	}
 	db.committed.Store(bdb.MaxVersion())
 	if err := db.wal.start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), lost.close(bdb),
-			blocks.close())
+		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), db.wal.close(),
+			lost.close(bdb), blocks.close())
 	}
 	db.scrubber = newScrubber(o)
 	db.reads = &reads{
@@ -361,8 +364,9 @@ func (db *DB) Close() error {
 	if db.failed == nil || leave {
 		db.failed = errors.New("badgerdb: closed")
 	}
+	err = errors.Join(err, db.wal.close())
 	if !leave {
-		err = errors.Join(db.broken.close(db.DB), db.wal.remove())
+		err = errors.Join(err, db.broken.close(db.DB), db.wal.remove())
 	}
 	if err = errors.Join(err, db.blocks.close()); err != nil {
 		return fmt.Errorf("badgerdb: close: %w", err)

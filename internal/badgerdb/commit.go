@@ -45,16 +45,7 @@ func (db *DB) Commit(fn func(*badger.Txn) error) error {
 	if txn.Commit() == nil {
 		return nil
 	}
-	db.pace.begin(time.Now())
-	err := db.broken.commit(txn, last+1)
-	db.pace.end(time.Now())
-	if err == nil {
-		err = db.wal.afterCommit()
-	}
-	if err == nil {
-		err = db.broken.err()
-	}
-	if err != nil {
+	if err := db.write(txn, last+1); err != nil {
 		db.failed = fmt.Errorf("badgerdb: commit %d: %w: %w", last+1, ErrFailed, err)
 		return db.failed
 	}
@@ -65,6 +56,21 @@ func (db *DB) Commit(fn func(*badger.Txn) error) error {
 	// with the deletion, to where nothing looks at it again.
 	db.SetDiscardTs(db.readers.oldest(last))
 	return nil
+}
+
+// write writes a transaction and makes it durable. It is in Badger's memtable before that, but
+// nobody sees it there, and the memtable becomes a table only when a later commit has begun the
+// next one, or at the end.
+func (db *DB) write(txn *badger.Txn, ts uint64) error {
+	db.pace.begin(time.Now())
+	defer func() { db.pace.end(time.Now()) }()
+	if err := db.broken.commit(txn, ts); err != nil {
+		return err
+	}
+	if err := db.wal.afterCommit(); err != nil {
+		return err
+	}
+	return db.broken.err()
 }
 
 // NextTs returns the timestamp that the next commit will have.
