@@ -188,7 +188,7 @@ func (o Options) badger() badger.Options {
 	maxTxn := 15 * o.MemTableSize / 100
 	b := badger.DefaultOptions(o.Dir)
 	b.SyncWrites = badgerSyncs && !mutant.On(mutant.SkipSync) // or else walWatch does it
-	b.DetectConflicts = false // commits are made one at a time
+	b.DetectConflicts = false                                 // commits are made one at a time
 	b.NumVersionsToKeep = 1
 	b.MetricsEnabled = false // expvar, so global
 	b.CompactL0OnClose = false
