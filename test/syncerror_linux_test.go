@@ -12,7 +12,8 @@ import (
 const exitDiskFailed = 70
 
 // TestSyncErrors has a sync of a node that is alone fail, another one in each of its lives,
-// which the kernel does here: of logs and tables (msync), of files and directories (fsync).
+// which the kernel does here: of logs (fdatasync), of tables (msync), of files and directories
+// (fsync).
 // The node must end with 70, acknowledge nothing after that, and have everything that it
 // has acknowledged when it is started again.
 func TestSyncErrors(t *testing.T) {
@@ -31,9 +32,9 @@ func TestSyncErrors(t *testing.T) {
 	counts := make(map[string]int)
 	for i := range cluster.Sized(6, 1000) {
 		stopNode(t, n)
-		call := []string{"msync", "fsync"}[i%2]
-		nth := i/2 + 1 // in the short run the first ones, which are those of the start
-		if cluster.FullScale() && call == "fsync" {
+		call := []string{"fdatasync", "msync", "fsync"}[i%3]
+		nth := i/3 + 1 // in the short run the first ones, which are those of the start
+		if cluster.FullScale() && call != "fdatasync" {
 			nth = 1 + nth%8 // there are not many
 		}
 		saboteur.Inject(fmt.Sprintf("%s:error=EIO:when=%d", call, nth))

@@ -74,7 +74,8 @@ func put(t *testing.T, n *cluster.Node, g raftyard.GroupID, key string) error {
 func slowSyncs(t *testing.T, strace string, pid int) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), strace, "-f", "-q", "-o", os.DevNull,
-		"-e", "trace=msync", "-e", "inject=msync:delay_enter=150000", "-p", strconv.Itoa(pid))
+		"-e", "trace=msync,fdatasync", "-e", "inject=msync,fdatasync:delay_enter=150000",
+		"-p", strconv.Itoa(pid))
 	cmd.SysProcAttr = childAttributes()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
