@@ -33,10 +33,9 @@ func TestSyncErrors(t *testing.T) {
 	for i := range cluster.Sized(6, 1000) {
 		stopNode(t, n)
 		call := []string{"fdatasync", "msync", "fsync"}[i%3]
-		nth := i/3 + 1 // in the short run the first ones, which are those of the start
-		if cluster.FullScale() && call != "fdatasync" {
-			nth = 1 + nth%8 // there are not many
-		}
+		// A thread makes so many in any case: of the last two not many, and at the start.
+		soon := []int{1000, 2, 8}[i%3]
+		nth := 1 + i/3%soon
 		saboteur.Inject(fmt.Sprintf("%s:error=EIO:when=%d", call, nth))
 		n.Start()
 		l.restart(t)
