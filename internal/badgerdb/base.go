@@ -27,8 +27,13 @@ func Own(key []byte) bool { return bytes.HasPrefix(key, []byte(ownPrefix)) }
 
 // layBase brings baseKey, and what else there is, to the last level. It is done
 // to a new database, about 30 ms, and to one that has tables in level 0 only.
+//
+// The log is synced before the table is begun that is made of it. Otherwise a power failure
+// could leave the table without its name in the MANIFEST and without its log, which is what
+// a MANIFEST looks like that has lost its end.
 func layBase(o badger.Options, b *broken) error {
 	o.CompactL0OnClose = true
+	o.SyncWrites = true
 	db, err := b.open(o)
 	if err != nil {
 		return err

@@ -7,10 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +25,7 @@ const cutEnv = "RAFTYARD_POWER_CUT"
 const (
 	cutPower  = "power"  // cut the power so many times, as cutArgs says
 	cutWriter = "writer" // write, as cutArgs says
+	cutMaker  = "maker"  // make a database
 	cutArgs   = "RAFTYARD_POWER_CUT_ARGS"
 )
 
@@ -38,6 +41,9 @@ func TestPowerCuts(t *testing.T) {
 	case cutWriter:
 		writeUntilCut(t)
 		return
+	case cutMaker:
+		mustOpen(t, cutOptions(madeDir))
+		select {} // it is killed
 	case cutPower:
 		cutUntilDone(t)
 		return
@@ -50,7 +56,7 @@ func TestPowerCuts(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	cuts := 6
+	cuts := 8
 	if os.Getenv("RAFTYARD_TEST_SCALE") == "full" {
 		cuts = 150
 	}
@@ -149,22 +155,59 @@ func (c *powerCut) mount() {
 	}
 }
 
-// write has the database written until a cut of the power, in one of three ways: right after a
+// write has the database written until a cut of the power, in one of four ways: right after a
 // commit that has begun a log was acknowledged; in the midst of some commit; or after one that
-// follows a kill between a write and its sync.
+// follows a kill between a write and its sync. In the last one it is another database, which is
+// just being made.
 func (c *powerCut) write(cut int, dice *rand.Rand) {
-	switch cut % 3 {
+	switch cut % 4 {
 	case 0:
 		c.writer(c.sync, true, func(_ int, begun bool) bool { return begun })
 		c.atRotations++
 	case 1:
 		commits := dice.IntN(300)
 		c.writer(c.sync, false, func(n int, _ bool) bool { return n == commits })
-	default:
+	case 2:
 		c.writer(syncKills+strconv.Itoa(1+dice.IntN(100)), false,
 			func(int, bool) bool { return false })
 		c.writer(c.sync, true, func(int, bool) bool { return true })
+	default:
+		c.maker(time.Duration(dice.IntN(int(3 * time.Millisecond))))
 	}
+}
+
+// maker has another process make a database, and cuts the power so long after it has begun its
+// first table.
+func (c *powerCut) maker(after time.Duration) {
+	t := c.t
+	made := filepath.Join(c.mnt, madeDir)
+	if err := os.RemoveAll(made); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPowerCuts$")
+	cmd.Env = append(os.Environ(), cutEnv+"="+cutMaker)
+	cmd.Dir = c.mnt
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for until := time.Now().Add(time.Minute); ; runtime.Gosched() {
+		tables, err := filepath.Glob(filepath.Join(made, "*.sst"))
+		if err != nil || time.Now().After(until) {
+			t.Fatalf("no table: %v", err)
+		}
+		if len(tables) > 0 {
+			break
+		}
+	}
+	for until := time.Now().Add(after); time.Now().Before(until); {
+		runtime.Gosched()
+	}
+	c.cut()
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed, or could not go on
 }
 
 // writer has another process write the database, one commit at a time if it is told so, and
@@ -265,8 +308,15 @@ func (c *powerCut) check() error {
 	if err != nil {
 		return err
 	}
-	err = c.model.check(c.t, db, c.acked)
-	return errors.Join(err, db.Close())
+	err = errors.Join(c.model.check(c.t, db, c.acked), db.Close())
+	made := filepath.Join(c.mnt, madeDir)
+	if _, none := os.Stat(made); err != nil || none != nil {
+		return err
+	}
+	if db, err = Open(cutOptions(made)); err != nil {
+		return err
+	}
+	return db.Close()
 }
 
 func cutOptions(dir string) Options {

@@ -18,8 +18,9 @@ import (
 // has begun a log.
 const ackedText, begunText = "acknowledged ", "begun"
 
-// cutDir is the directory of the database, on the file system that is cut.
-const cutDir = "db"
+// cutDir is the directory of the database, on the file system that is cut, and madeDir that of
+// one that is just being made.
+const cutDir, madeDir = "db", "made"
 
 // How the writer syncs its logs.
 const (
