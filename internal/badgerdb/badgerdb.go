@@ -320,10 +320,7 @@ func (o Options) open() (*DB, error) {
 		lost:        tables,
 		merges:      check,
 		memtables:   in.memtables,
-		wal:         walWatch{dir: dir, size: walSize(o.MemTableSize), log: o.Logger, room: space},
-	}
-	if !badgerSyncs {
-		db.wal.sync = syncData
+		wal:         newWALWatch(dir, o, space),
 	}
 	db.committed.Store(bdb.MaxVersion())
 	if err := db.wal.start(); err != nil {

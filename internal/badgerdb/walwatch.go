@@ -52,6 +52,14 @@ type walWatch struct {
 // as much in it as in a memtable, and a transaction takes at most 15 % of that.
 func walSize(memTable int64) int64 { return memTable*115/100 + 1<<20 }
 
+func newWALWatch(dir string, o Options, r *room) walWatch {
+	w := walWatch{dir: dir, size: walSize(o.MemTableSize), log: o.Logger, room: r}
+	if !badgerSyncs {
+		w.sync = syncData
+	}
+	return w
+}
+
 // start finds the active log. Whatever it returns, close lets go of it.
 func (w *walWatch) start() error {
 	names, err := filepath.Glob(filepath.Join(escapeGlob(w.dir), "*.mem"))
