@@ -324,8 +324,8 @@ func (o Options) open() (*DB, error) {
 	}
 	db.committed.Store(bdb.MaxVersion())
 	if err := db.wal.start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), db.wal.close(),
-			lost.close(bdb), blocks.close())
+		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), lost.close(bdb),
+			blocks.close())
 	}
 	db.scrubber = newScrubber(o)
 	db.reads = &reads{

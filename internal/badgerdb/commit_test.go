@@ -74,9 +74,14 @@ func TestCommitErrors(t *testing.T) {
 	db.reclaimer.stop()
 	db.scrubber.stop()
 	db.room.leave()
-	if err := db.DB.Close(); err != nil {
+	if err := errors.Join(db.DB.Close(), db.blocks.close()); err != nil {
 		t.Fatal(err)
 	}
+	defer func() {
+		if err := db.wal.close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	set := func(txn *badger.Txn) error { return txn.Set([]byte("k"), []byte("w")) }
 	for range 2 {
 		if err := db.Commit(set); !errors.Is(err, ErrFailed) {

@@ -60,7 +60,7 @@ func newWALWatch(dir string, o Options, r *room) walWatch {
 	return w
 }
 
-// start finds the active log. Whatever it returns, close lets go of it.
+// start finds the active log. After an error there is nothing to close.
 func (w *walWatch) start() error {
 	names, err := filepath.Glob(filepath.Join(escapeGlob(w.dir), "*.mem"))
 	if err != nil {
@@ -78,7 +78,10 @@ func (w *walWatch) start() error {
 	if err := w.allocateActive(filepath.Join(w.dir, walName(id))); err != nil {
 		return err
 	}
-	return w.afterCommit()
+	if err := w.afterCommit(); err != nil {
+		return errors.Join(err, w.close())
+	}
+	return nil
 }
 
 // allocateActive gives blocks to the log that Badger has just made.
