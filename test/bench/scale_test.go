@@ -4,6 +4,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/pprof"
@@ -65,7 +66,7 @@ func (f *fleet) load(b *testing.B, groups int) (stop func() uint64) {
 	const clients = 16
 	ctx, cancel := context.WithCancel(b.Context())
 	var all sync.WaitGroup
-	var next, done atomic.Uint64
+	var next, done, late atomic.Uint64
 	command := make([]byte, payload)
 	for range clients {
 		all.Go(func() {
@@ -75,6 +76,8 @@ func (f *fleet) load(b *testing.B, groups int) (stop func() uint64) {
 				switch {
 				case err == nil:
 					done.Add(1)
+				case errors.Is(err, context.DeadlineExceeded):
+					late.Add(1)
 				case ctx.Err() == nil:
 					b.Error(err)
 					return
@@ -85,6 +88,9 @@ func (f *fleet) load(b *testing.B, groups int) (stop func() uint64) {
 	return func() uint64 {
 		cancel()
 		all.Wait()
+		if n := late.Load(); n > 0 {
+			b.Logf("%d commands took more than ten seconds", n)
+		}
 		return done.Load()
 	}
 }
