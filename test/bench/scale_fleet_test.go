@@ -97,7 +97,7 @@ func (f *fleet) kill(i int) (done func() error) {
 
 // patience is how long anything may take before the benchmark gives up: on a machine that
 // does other things as well all takes many times as long as it should.
-const patience = 4 * time.Minute
+const patience = 8 * time.Minute
 
 // await waits until something is so.
 func (f *fleet) await(b *testing.B, what string, so func() bool) {
