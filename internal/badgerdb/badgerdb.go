@@ -124,7 +124,8 @@ type Options struct {
 
 	// MemTableSize, in bytes, is the size of a memtable and half that of its
 	// write-ahead log. It limits a transaction to 15 % of it, and may change
-	// between one Open and the next. Default: [DefaultMemTableSize].
+	// between one Open and the next: a smaller one counts from the next Open on
+	// after a database that was not closed. Default: [DefaultMemTableSize].
 	MemTableSize int64
 
 	Profile Profile
@@ -229,6 +230,20 @@ func (o Options) tablesOf(bytes int64, least, most int) int {
 	return min(max(int(bytes/o.MemTableSize), least), most)
 }
 
+// toReplay returns options with memtables that hold so much, unless those of o do: Badger ends
+// the process when what it finds in a log does not fit into a memtable. Such a log is of a
+// process with larger ones, which did not close the database. It is gone with the next Open.
+func (o Options) toReplay(memory int64) (Options, bool) {
+	// What Badger gives a memtable, and a hundredth: memory is an estimate.
+	if memory+memory/100 <= o.MemTableSize+2*o.MemTableSize*15/100 {
+		return o, false
+	}
+	o.Logger.Info("memtables are larger than asked for, since a write-ahead log is",
+		slog.Int64("asked", o.MemTableSize), slog.Int64("bytes", memory))
+	o.MemTableSize = memory
+	return o, true
+}
+
 // DB is an open database. Its methods may be called from several goroutines.
 //
 // Of the embedded database use the read methods of [badger.Txn] only. Its other
@@ -286,8 +301,11 @@ func (o Options) open() (*DB, error) {
 		merged: check.merged, built: tables.wrote,
 		halt: lost.halt,
 	}
-	based, err := prepare(o, bopts)
-	if err == nil && !based {
+	is, err := prepare(o, bopts)
+	if larger, ok := o.toReplay(is.memory); err == nil && ok {
+		return larger.open()
+	}
+	if err == nil && !is.based {
 		err = layBase(bopts, lost)
 	}
 	if err != nil {

@@ -192,45 +192,51 @@ func checkOther(dir, name string) (err error) {
 	return nil
 }
 
+// prepared is what is known of a database that is about to be opened.
+type prepared struct {
+	based  bool  // there are tables below level 0
+	memory int64 // what the fullest log takes in a memtable
+}
+
 // prepare does everything that must be done or known before Badger opens the
 // database. It takes Badger's own lock meanwhile, so that it never touches the
-// files of a database that is open. It reports whether there are tables below
-// level 0.
-func prepare(o Options, bopts badger.Options) (based bool, err error) {
+// files of a database that is open.
+func prepare(o Options, bopts badger.Options) (is prepared, err error) {
 	unlock, err := lockDir(o.Dir)
 	if err != nil {
-		return false, err
+		return is, err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 
 	if err = checkLost(o.Dir); err != nil {
-		return false, err
+		return is, err
 	}
 	f, err := listFiles(o.Dir, o.Logger)
 	if err != nil {
-		return false, err
+		return is, err
 	}
 	wals, err := checkWALs(f, o.Logger)
 	if err != nil {
-		return false, err
+		return is, err
 	}
 	m, err := readManifest(f, bopts)
 	if err != nil {
-		return false, err
+		return is, err
 	}
 	if err := settleManifest(f, &m, wals, o.Logger); err != nil {
-		return false, err
+		return is, err
 	}
 	if err := checkTables(f, m, wals, bopts); err != nil {
-		return false, err
+		return is, err
 	}
 	if err := checkSpace(f, o.MemTableSize, bopts); err != nil {
-		return false, err
+		return is, err
 	}
 	for _, t := range m.Tables {
-		based = based || t.Level > 0
+		is.based = is.based || t.Level > 0
 	}
-	return based, checkDescriptors(len(f.tables), o.Logger)
+	is.memory = wals.memory
+	return is, checkDescriptors(len(f.tables), o.Logger)
 }
 
 // readManifest reads the MANIFEST before Badger does. Without one Badger opens an

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/dgraph-io/badger/v4/skl"
 )
 
 // A write-ahead log of Badger 4 (NNNNN.mem) is a header of 20 bytes, then
@@ -29,6 +31,12 @@ const (
 	bitFinTxn     = 1 << 7
 	minEntrySize  = 1 + 1 + 1 + 1 + 1 + 8 + 4 // an empty key still has its version
 	maxKeySize    = 1 << 16
+
+	// nodeSize is what an entry takes in a memtable beside its key and value, on average: a
+	// node of the height that every third of those below it has, its padding, and what is
+	// stored with the value.
+	nodeSize  = int64(skl.MaxNodeSize) - maxHeight*4 + 3*4/2 + 8 + 3
+	maxHeight = 20
 )
 
 // walEntry is one entry. Key and value are parts of the log.
@@ -86,6 +94,7 @@ type walContent struct {
 	first, last uint64 // versions of the whole transactions; zero when there is none
 	end         int64  // where the whole transactions end
 	torn        uint64 // version of the entries after end that have no end marker
+	memory      int64  // about what the entries take in a memtable
 }
 
 // replay follows the log in b from its start as Badger will.
@@ -101,6 +110,7 @@ func replay(b []byte) (walContent, error) {
 			return c, fmt.Errorf("transaction %d has no end before %d begins", c.torn, e.version)
 		}
 		at += e.size
+		c.memory += int64(len(e.key)+len(e.value)) + nodeSize
 		if !e.end {
 			c.torn = e.version
 			continue
@@ -179,6 +189,7 @@ func startsOwnEntry(b []byte) bool {
 // walSummary is what all logs of a database hold.
 type walSummary struct {
 	newest uint64 // version of the newest whole transaction, zero when there is none
+	memory int64  // what the largest of them takes in a memtable
 	logs   []walContent
 }
 
@@ -215,6 +226,7 @@ func checkWALs(f files, log *slog.Logger) (walSummary, error) {
 			prev = c
 		}
 		sum.newest = max(sum.newest, c.last)
+		sum.memory = max(sum.memory, c.memory)
 		sum.logs = append(sum.logs, c)
 	}
 	return sum, nil
