@@ -42,6 +42,13 @@ func (r *reserve) make(now time.Time, log *slog.Logger) bool {
 		return false
 	}
 	err := r.allocate(r.path, r.size)
+	if errors.Is(err, fs.ErrExist) {
+		// It was believed to be gone: who gives it says so a moment later, and may have meant
+		// the one before. It counts again as soon as it is made again.
+		if err = os.Remove(r.path); err == nil {
+			err = r.allocate(r.path, r.size)
+		}
+	}
 	r.failed = time.Time{}
 	r.short = vfs.IsNoSpace(err)
 	switch {

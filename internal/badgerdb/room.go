@@ -216,12 +216,17 @@ func (r *room) judge(l space.Look) (left int64) {
 	left = r.seen.Free - r.speed.Loss(r.ahead(now))
 	if !r.held.Load() && (left < r.need || r.next != "") {
 		r.hold(now)
-		select {
-		case r.kick <- struct{}{}:
-		default:
-		}
+		r.hurry()
 	}
 	return left
+}
+
+// hurry has the goroutine look at once.
+func (r *room) hurry() {
+	select {
+	case r.kick <- struct{}{}:
+	default: // it is about to
+	}
 }
 
 // look begins or ends the hold, and returns when to look again. It is for one goroutine at

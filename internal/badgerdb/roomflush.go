@@ -21,8 +21,15 @@ func (r *room) rotated(full, next string, prepared bool) {
 	if full != "" {
 		r.flushes = append(r.flushes, flushing{log: full, began: time.Now()})
 	}
-	if r.next = ""; !prepared {
-		r.next = next
+	if r.next = ""; prepared {
+		return
+	}
+	// The hold begins here, not with the next look: whoever looks gives the log its blocks, and
+	// removes it if it gets none. Badger must not have begun it meanwhile.
+	r.next = next
+	if !r.held.Load() {
+		r.hold(time.Now())
+		r.hurry()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -173,5 +174,33 @@ func TestSyncCountsAsSlow(t *testing.T) {
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestNewestLogIsFound: the log that is written to is the newest one, also where an older one
+// has a greater name, and the one between them is gone.
+func TestNewestLogIsFound(t *testing.T) {
+	var free atomic.Int64
+	r := testRoom(t, &free)
+	dir := t.TempDir()
+	for _, name := range []string{"99999.mem", "100001.mem"} {
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, 100), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWALWatch(dir, Options{MemTableSize: MinMemTableSize}.withDefaults(), r)
+	synced := ""
+	w.sync = func(f *os.File) error {
+		synced = filepath.Base(f.Name())
+		return nil
+	}
+	if err := w.start(); err != nil {
+		t.Fatal(err)
+	}
+	if synced != "100001.mem" || w.next != 100002 {
+		t.Errorf("synced %s, the next log is %d; want 100001.mem and 100002", synced, w.next)
+	}
+	if err := w.close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -69,10 +68,13 @@ func (w *walWatch) start() error {
 	if len(names) == 0 {
 		return fmt.Errorf("%w: no write-ahead log after opening", ErrDamaged)
 	}
-	last := strings.TrimSuffix(filepath.Base(slices.Max(names)), ".mem")
-	id, err := strconv.ParseUint(last, 10, 32)
-	if err != nil {
-		return err
+	var id uint64 // of the newest log, which need not have the greatest name: see walName
+	for _, name := range names {
+		n, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(name), ".mem"), 10, 32)
+		if err != nil {
+			return err
+		}
+		id = max(id, n)
 	}
 	w.next = id
 	if err := w.allocateActive(filepath.Join(w.dir, walName(id))); err != nil {
@@ -80,6 +82,9 @@ func (w *walWatch) start() error {
 	}
 	if err := w.afterCommit(); err != nil {
 		return errors.Join(err, w.close())
+	}
+	if w.next == id {
+		return fmt.Errorf("%w: %s was not begun by opening", ErrDamaged, walName(id))
 	}
 	return nil
 }
@@ -202,6 +207,8 @@ func (w *walWatch) prepareNext() {
 	w.room.rotated(full, next, err == nil)
 }
 
+// walName is Badger's name of a log. From 100000 on it is longer, so names are not in the order
+// of logs.
 func walName(id uint64) string { return fmt.Sprintf("%05d.mem", id) }
 
 func escapeGlob(dir string) string {
