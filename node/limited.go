@@ -116,12 +116,13 @@ func memtables(u *storage.Upkeep) Limited {
 	return Limited{Used: u.Memory.MemtableBytes, Most: u.Memory.MaxMemtableBytes}
 }
 
-// countProposals counts anew what waits in a replica's queue of proposals.
+// countProposals counts anew what waits in a replica's queue of proposals. In one that serves
+// nobody any more nothing waits, whatever is left there.
 func (w *worker) countProposals(r *replica) {
-	if r.raft == nil {
-		return // it was never started
+	var waiting int64
+	if r.raft != nil && r.serving() { // or it was never started
+		waiting = r.raft.QueuedBytes()
 	}
-	waiting := r.raft.QueuedBytes()
 	if more := waiting - r.proposing; more != 0 {
 		r.proposing = waiting
 		w.node.proposing.Add(more)

@@ -131,3 +131,42 @@ func wantEnds(t *testing.T, calls []*call) {
 		t.Errorf("%d proposals are done, want those that waited in the group at least", done)
 	}
 }
+
+// TestStoppedReplicaHasNoProposals: what waits in a replica that is stopped, which raft is not
+// asked any more, is not counted for as long as the node lives.
+func TestStoppedReplicaHasNoProposals(t *testing.T) {
+	n, r := limitedNode(t)
+	w := r.worker
+	took := make(chan struct{})
+	var waiting int64
+	var sent *call
+	if !w.box.control(func() {
+		defer close(took)
+		sent = newCall(r)
+		w.propose(&proposal{r: r, p: group.Proposal{
+			ID: n.newMessageID(), Data: []byte("word"), Token: sent,
+		}})
+		w.countProposals(r)
+		waiting = n.Metrics().Limits.ProposalBytes.Used
+		n.stopReplica(r, errors.New("a test"))
+	}) {
+		t.Fatal("the worker has stopped")
+	}
+	<-took
+	if waiting == 0 {
+		t.Error("a proposal that waits is not counted")
+	}
+	if _, err := sent.wait(t.Context()); err == nil {
+		t.Error("a proposal to a replica that is stopped is done")
+	}
+	retired := make(chan struct{}) // in a round after that in which the replica is retired
+	if !w.box.control(func() {
+		w.box.control(func() { w.box.control(func() { close(retired) }) })
+	}) {
+		t.Fatal("the worker has stopped")
+	}
+	<-retired
+	if l := n.Metrics().Limits.ProposalBytes; l.Used != 0 {
+		t.Errorf("of a replica that is stopped %d bytes wait", l.Used)
+	}
+}

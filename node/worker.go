@@ -169,8 +169,8 @@ func (w *worker) retire(r *replica, reason error) {
 		r.reads = nil
 	})
 	w.node.unsaved.Add(-r.unsaved.drop())
-	w.countProposals(r)
 	r.stopServing(reason)
+	w.countProposals(r)
 	w.writes = slices.DeleteFunc(w.writes, func(x write) bool { return x.group == r.group })
 	if w.replicas[r.group] == r {
 		delete(w.replicas, r.group)
