@@ -360,7 +360,7 @@ func (o Options) open() (*DB, error) {
 
 // Close flushes and closes the database. A compaction that is going on is
 // finished before, and a [DB.Scrub] ends. Every [Snapshot] must have been
-// discarded before, and no other method may be running.
+// discarded before, and no other method may be running but Memory and Upkeep.
 //
 // When there is no space for the flush, or a flush or compaction has failed, which is
 // [ErrFailed], the database is left as a process that is killed leaves it, which loses
@@ -379,6 +379,7 @@ func (db *DB) Close() error {
 	if db.failed == nil || leave {
 		db.failed = errors.New("badgerdb: closed")
 	}
+	db.memtables.close()
 	err = errors.Join(err, db.wal.close())
 	if !leave {
 		err = errors.Join(err, db.broken.close(db.DB), db.wal.remove())

@@ -28,7 +28,8 @@ type Memory struct {
 }
 
 // Memory returns what the database has in memory. It does not wait for a commit, nor for a
-// disk: while a memtable is begun it tells what there was before. Close must not have begun.
+// disk: while a memtable is begun it tells what there was before. Of a database that is closed,
+// or about to be, it tells no memtables.
 func (db *DB) Memory() Memory {
 	o := db.Opts()
 	arena := o.MemTableSize + db.MaxBatchSize() + db.MaxBatchCount()*int64(skl.MaxNodeSize)
@@ -57,6 +58,9 @@ type memtables struct {
 	active reflect.Value // *memTable
 	others reflect.Value // []*memTable, which are on their way to tables
 	last   atomic.Int64
+
+	mu     sync.Mutex // held while they are looked at, which is not for long
+	closed bool
 }
 
 // memtablesOf finds where Badger has its memtables, or says that this is another Badger.
@@ -83,6 +87,11 @@ func memtablesOf(db *badger.DB) (*memtables, error) {
 // bytes returns how much they hold. While Badger begins one it holds the lock, and waits for
 // the disk perhaps.
 func (m *memtables) bytes() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return 0
+	}
 	if !m.lock.TryRLock() {
 		return m.last.Load()
 	}
@@ -93,6 +102,13 @@ func (m *memtables) bytes() int64 {
 	}
 	m.last.Store(sum)
 	return sum
+}
+
+// close has nobody look at them any more: Badger lets go of them without its lock then.
+func (m *memtables) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
 }
 
 // held returns how much a memtable holds. One that is in use has a list that is not freed.

@@ -124,3 +124,39 @@ func TestMemoryOfNothing(t *testing.T) {
 		t.Errorf("a database without memtables has %d bytes in them", got)
 	}
 }
+
+// TestFiguresOfAClosedDatabase: whoever looks at figures now and then need not know that the
+// database is closed, or being closed.
+func TestFiguresOfAClosedDatabase(t *testing.T) {
+	for _, value := range []string{"", "something to flush"} {
+		for _, profile := range []Profile{Log, State} {
+			o := testOptions(t)
+			o.Profile = profile
+			db := mustOpen(t, o)
+			if value != "" {
+				put(t, db, "k", value)
+			}
+			closed, looked := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(looked)
+				for {
+					db.Upkeep()
+					select {
+					case <-closed:
+						return
+					default:
+					}
+				}
+			}()
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+			close(closed)
+			<-looked
+			if got := db.Upkeep().Memory.MemtableBytes; got != 0 {
+				t.Errorf("%v, value %q: the memtables of a closed database have %d bytes",
+					profile, value, got)
+			}
+		}
+	}
+}
