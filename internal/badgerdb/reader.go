@@ -2,6 +2,7 @@ package badgerdb
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -38,34 +39,55 @@ func (db *DB) Read(fn func(Reader) error) error {
 // Get returns the value of a key in memory of its own, or nil if there is none. An empty value
 // is not nil.
 func (r Reader) Get(key []byte) ([]byte, error) {
-	var value []byte
-	var version uint64 // none
-	err := Guard(func() error {
-		item, err := r.txn.Get(key)
-		if errors.Is(err, badger.ErrKeyNotFound) {
+	value, unseen, err := r.look(key)
+	if err != nil || unseen.version == 0 {
+		return value, err
+	}
+	// Badger has looked a little before us. If a deletion was in a memtable then, it may have
+	// come to a table meanwhile, and have been merged away with what it deletes: whoever has
+	// waited long enough in between has seen the one and not the other. That is not so twice.
+	missed := r.db.reads.missed(unseen.table)
+	value, unseen, err = r.look(key)
+	if err == nil && unseen.version != 0 {
+		return nil, missed
+	}
+	return value, err
+}
+
+// look returns what Badger says of a key, and a version of it in a table that Badger should have
+// seen, if it says something else.
+func (r Reader) look(key []byte) (value []byte, unseen version, err error) {
+	var seen uint64 // the version; zero: none
+	err = Guard(func() error {
+		item, failed := r.txn.Get(key)
+		if errors.Is(failed, badger.ErrKeyNotFound) {
 			return nil
 		}
-		if err != nil {
-			return err
+		if failed != nil {
+			return failed
 		}
-		version = item.Version()
-		value, err = item.ValueCopy([]byte{})
-		return err
+		seen = item.Version()
+		value, failed = item.ValueCopy([]byte{})
+		return failed
 	})
 	if err != nil && !errors.Is(err, ErrDamaged) {
-		return nil, err
+		return nil, version{}, err
 	}
-	newest, damage := r.db.reads.newest(key, r.txn.ReadTs(), version)
-	switch {
-	case damage != nil:
-		return nil, damage
-	case err != nil:
-		return nil, err
-	case newest.version == 0, version == 0 && (newest.deleted || r.isDeletedAfter(newest, key)):
-		return value, nil
-	default:
-		return nil, r.db.reads.missed(newest.table)
+	newest, damage := r.db.reads.newest(key, r.txn.ReadTs(), seen)
+	if err = cmp.Or(damage, err); err != nil {
+		return nil, version{}, err
 	}
+	if newest.version == 0 || seen == 0 && newest.deleted {
+		return value, version{}, nil
+	}
+	if seen == 0 {
+		deleted := false
+		err = Guard(func() error { deleted = r.isDeletedAfter(newest, key); return nil })
+		if err != nil || deleted {
+			return nil, version{}, err
+		}
+	}
+	return nil, newest, nil
 }
 
 // isDeletedAfter reports whether a memtable has it that a key was deleted after a version.
