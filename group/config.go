@@ -108,7 +108,8 @@ type Limits struct {
 	// batch, and one membership change. Default: 1 MiB.
 	MaxEntryBytes int64
 
-	// MaxBatchCommands bounds the commands of one entry. Default: 1024.
+	// MaxBatchCommands bounds the commands of one entry. Default: 4096,
+	// as many as may wait.
 	MaxBatchCommands int
 
 	// MaxInflightBatches is how many entries of proposals may be in the log
@@ -145,7 +146,7 @@ const mib = 1 << 20
 
 func (l Limits) withDefaults() Limits {
 	l.MaxEntryBytes = cmp.Or(l.MaxEntryBytes, 1*mib)
-	l.MaxBatchCommands = cmp.Or(l.MaxBatchCommands, 1024)
+	l.MaxBatchCommands = cmp.Or(l.MaxBatchCommands, 4096)
 	l.MaxInflightBatches = cmp.Or(l.MaxInflightBatches, 1)
 	l.MaxQueuedProposals = cmp.Or(l.MaxQueuedProposals, 4096)
 	l.MaxQueuedBytes = cmp.Or(l.MaxQueuedBytes, 16*mib)

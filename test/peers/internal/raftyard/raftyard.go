@@ -24,15 +24,18 @@ const kind = "counter"
 type cluster struct {
 	cfg   system.Config
 	nodes []*node.Node
+
+	memtable, batch int
 }
 
-// New returns raftyard. It has no options.
+// New returns raftyard. Options: memtable=N, the MiB of a write buffer of the log store, and
+// batch=N, the most commands in an entry.
 func New() system.System { return &cluster{} }
 
 // Start implements [system.System].
 func (c *cluster) Start(ctx context.Context, cfg system.Config) error {
 	c.cfg = cfg
-	if err := cfg.Options.Only(); err != nil {
+	if err := c.options(cfg.Options); err != nil {
 		return err
 	}
 	if err := c.open(ctx); err != nil {
@@ -49,6 +52,17 @@ func (c *cluster) Start(ctx context.Context, cfg system.Config) error {
 		all.Go(func() error { return c.create(ctx, g, voters) })
 	}
 	return all.Wait()
+}
+
+func (c *cluster) options(o system.Options) (err error) {
+	if err = o.Only("memtable", "batch"); err != nil {
+		return err
+	}
+	if c.memtable, err = o.Int("memtable", 0); err != nil {
+		return err
+	}
+	c.batch, err = o.Int("batch", 0)
+	return err
 }
 
 // open opens all nodes.
@@ -72,6 +86,7 @@ func (c *cluster) open(ctx context.Context) error {
 			Cluster: "peers", Peers: peers, Listener: l,
 			Kinds:        map[string]group.Factory{kind: counter.New},
 			TickInterval: c.cfg.Tick, ElectionTicks: c.cfg.ElectionTicks, HeartbeatTicks: 1,
+			MemTableSize: int64(c.memtable) << 20, Limits: group.Limits{MaxBatchCommands: c.batch},
 		})
 		if err != nil {
 			for _, unused := range listeners[h+1:] {
