@@ -229,6 +229,7 @@ func (m *Machine) Destroy() error {
 		m.store.cleaner.add(g)
 		m.setStateLocked(machineState{})
 	}
+	m.store.forget(m.replica)
 	m.closeLocked()
 	return nil
 }

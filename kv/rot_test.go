@@ -223,3 +223,19 @@ func TestRotIsToldByWhoReads(t *testing.T) {
 		t.Errorf("with another state: %q, %v, damage %v", v.Data, err, m.Damage())
 	}
 }
+
+// TestDestroyedRotIsForgotten: what was found of a state is not kept when the state is gone.
+func TestDestroyedRotIsForgotten(t *testing.T) {
+	s, m, _ := rottenStore(t, rots["first block"])
+	if _, err := m.Get(rotKey(0)); !errors.Is(err, ErrDamaged) {
+		t.Fatalf("Get = %v", err)
+	}
+	if err := m.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.rotten) != 0 {
+		t.Errorf("%d damaged states are kept in mind, and none is there", len(s.rotten))
+	}
+}

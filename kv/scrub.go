@@ -113,6 +113,13 @@ func (s *Store) distrust(r Replica, at generation, err error) {
 	}
 }
 
+// forget drops what was found to be wrong with the states of a replica that has none any more.
+func (s *Store) forget(r Replica) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.rotten, r)
+}
+
 // rotOf returns what was found to be wrong with a state.
 func (s *Store) rotOf(r Replica, generation generation) error {
 	s.mu.Lock()
