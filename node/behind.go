@@ -17,6 +17,21 @@ func (r *replica) follow(to raftyard.ReplicaID, index uint64) {
 		r.behind = make(followers)
 	}
 	r.behind[to] = index
+	r.hasFollowed(to)
+}
+
+// hasFollowed forgets a member as soon as it needs no more of the log than there is for anybody.
+// It may be gone for ever before the log is cut the next time.
+func (r *replica) hasFollowed(id raftyard.ReplicaID) {
+	index, ok := r.behind[id]
+	if !ok {
+		return
+	}
+	p := r.raft.Status().Progress[id]
+	enough := max(index, p.Match) + r.meta.State.Descriptor.TrailingEntries
+	if p.PendingSnapshot == 0 && p.Match >= index && enough >= r.raft.Committed() {
+		delete(r.behind, id)
+	}
 }
 
 // followed returns window, or less where a member follows behind a snapshot that it was given. It

@@ -53,6 +53,9 @@ func (w *worker) takeMessage(r *replica, in *inbound) {
 		return
 	}
 	w.heard(r, in.m)
+	if in.m.GetType() == raftpb.MsgAppResp {
+		r.hasFollowed(raftyard.ReplicaID(in.m.GetFrom()))
+	}
 	delete(r.steering.damaged, raftyard.ReplicaID(in.m.GetFrom())) // it is back
 	if r.steering.unmet && in.m.GetType() == raftpb.MsgAppResp {
 		w.steer(r)
