@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/vfs/vfstest"
 )
 
 // rotKeys is how many keys a rotten state has, each of which was written twice: the older
@@ -54,27 +54,8 @@ func rottenStore(t *testing.T, at func(size int64) int64) (s *Store, m *Machine,
 		}
 	}
 	table = filepath.Join(dir, "state", fmt.Sprintf("%06d.sst", newest.ID))
-	flipByte(t, table, at)
+	vfstest.Flip(t, table, at)
 	return s, m, table
-}
-
-func flipByte(t *testing.T, path string, at func(size int64) int64) {
-	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, 1)
-	_, err = f.ReadAt(b, at(info.Size()))
-	b[0] ^= 0xff
-	_, werr := f.WriteAt(b, at(info.Size()))
-	if err = errors.Join(err, werr, f.Close()); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // rots are places in the blocks of a table. With the first one a block cannot be unpacked; with

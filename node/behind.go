@@ -28,8 +28,8 @@ func (r *replica) hasFollowed(id raftyard.ReplicaID) {
 		return
 	}
 	p := r.raft.Status().Progress[id]
-	enough := max(index, p.Match) + r.meta.State.Descriptor.TrailingEntries
-	if p.PendingSnapshot == 0 && p.Match >= index && enough >= r.raft.Committed() {
+	window := r.raft.Committed() - min(r.raft.Committed(), r.meta.State.Descriptor.TrailingEntries)
+	if p.PendingSnapshot == 0 && p.Match >= max(index, window) {
 		delete(r.behind, id)
 	}
 }

@@ -33,7 +33,6 @@ type replica struct {
 	machine     *machine
 	pins        pins
 	sending     int // snapshots for which raft waits to hear how they end
-	behind      followers
 	events      *events
 
 	// lives is how often it was opened again since the node has started.
@@ -100,6 +99,7 @@ type owned struct {
 
 	meta      meta // as last given to the committer
 	peers     map[raftyard.ReplicaID]raftyard.NodeID
+	behind    followers
 	reads     []waitingRead // by index
 	staged    *stagedSnapshot
 	told      *vouched // see tickTold

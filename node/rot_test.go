@@ -88,23 +88,37 @@ func TestRotIsFoundAndReplaced(t *testing.T) {
 	}
 }
 
-// TestRottenStateIsTakenFromAnother: a state machine that nobody asks says that what it has
-// stored is damaged.
-func TestRottenStateIsTakenFromAnother(t *testing.T) {
-	c := newCluster(t, 3)
+// brittleCluster has a group 1 whose state machines rot when they are told to, and words that a
+// follower has, which is returned.
+func brittleCluster(t *testing.T, words ...string) (c *cluster, follower raftyard.NodeID) {
+	t.Helper()
+	c = newCluster(t, 3)
 	c.createSpec(Spec{ID: 1, Kind: "brittle", Voters: []raftyard.NodeID{1, 2, 3}})
-	c.add(1, 1, "a", "b")
-	at := c.leader(1)%3 + 1
+	c.add(1, 1, words...)
+	follower = c.leader(1)%3 + 1
 	c.eventually("the replica follows", func() bool {
-		return slices.Equal(c.stale(at, 1), []string{"a", "b"})
+		return slices.Equal(c.stale(follower, 1), words)
 	})
-	before := c.nodes[at].replica(1)
-	c.rots[at].Store(true)
+	return c, follower
+}
+
+// awaitAnotherState waits until a node's replica of group 1 has been opened anew, and has words.
+func (c *cluster) awaitAnotherState(at raftyard.NodeID, before *replica, words ...string) {
+	c.t.Helper()
 	c.eventually("it has another state", func() bool {
 		r := c.nodes[at].replica(1)
 		return r != nil && r != before && r.fault() == nil && r.isInitialized() &&
-			slices.Equal(c.stale(at, 1), []string{"a", "b"})
+			slices.Equal(c.stale(at, 1), words)
 	})
+}
+
+// TestRottenStateIsTakenFromAnother: a state machine that nobody asks says that what it has
+// stored is damaged.
+func TestRottenStateIsTakenFromAnother(t *testing.T) {
+	c, at := brittleCluster(t, "a", "b")
+	before := c.nodes[at].replica(1)
+	c.rots[at].Store(true)
+	c.awaitAnotherState(at, before, "a", "b")
 	if now := c.nodes[at].replica(1); now.id != before.id {
 		t.Errorf("replica %d is there, want %d: its log was sound", now.id, before.id)
 	}
@@ -116,13 +130,7 @@ func TestRottenStateIsTakenFromAnother(t *testing.T) {
 // TestRotWaitsOnce: the damage that is found again and again while the state machine is busy
 // waits for its turn once.
 func TestRotWaitsOnce(t *testing.T) {
-	c := newCluster(t, 3)
-	c.createSpec(Spec{ID: 1, Kind: "brittle", Voters: []raftyard.NodeID{1, 2, 3}})
-	c.add(1, 1, "a")
-	at := c.leader(1)%3 + 1
-	c.eventually("the replica follows", func() bool {
-		return slices.Equal(c.stale(at, 1), []string{"a"})
-	})
+	c, at := brittleCluster(t, "a")
 	there, release := c.holdWord(at, "b")
 	c.add(c.leader(1), 1, "b")
 	<-there
@@ -135,11 +143,7 @@ func TestRotWaitsOnce(t *testing.T) {
 		t.Errorf("%d tasks wait, and %d did before the damage was found", now, before)
 	}
 	close(release)
-	c.eventually("it has another state", func() bool {
-		now := n.replica(1)
-		return now != nil && now != r && now.fault() == nil && now.isInitialized() &&
-			slices.Equal(c.stale(at, 1), []string{"a", "b"})
-	})
+	c.awaitAnotherState(at, r, "a", "b")
 	if r.rotten.Load() {
 		t.Error("what has had its turn is said to wait")
 	}
@@ -148,13 +152,7 @@ func TestRotWaitsOnce(t *testing.T) {
 // TestRotThatApplyFindsIsReplaced: a state machine comes upon damage when it applies a command,
 // before anybody has asked it. It is not one that has failed by itself and waits for somebody.
 func TestRotThatApplyFindsIsReplaced(t *testing.T) {
-	c := newCluster(t, 3)
-	c.createSpec(Spec{ID: 1, Kind: "brittle", Voters: []raftyard.NodeID{1, 2, 3}})
-	c.add(1, 1, "a")
-	at := c.leader(1)%3 + 1
-	c.eventually("the replica follows", func() bool {
-		return slices.Equal(c.stale(at, 1), []string{"a"})
-	})
+	c, at := brittleCluster(t, "a")
 	before := c.nodes[at].replica(1)
 	var once sync.Once
 	hook := func(env group.Env, w string) {
@@ -167,11 +165,7 @@ func TestRotThatApplyFindsIsReplaced(t *testing.T) {
 	}
 	c.onApply.Store(&hook)
 	c.add(c.leader(1), 1, "b")
-	c.eventually("it has another state", func() bool {
-		r := c.nodes[at].replica(1)
-		return r != nil && r != before && r.fault() == nil && r.isInitialized() &&
-			slices.Equal(c.stale(at, 1), []string{"a", "b"})
-	})
+	c.awaitAnotherState(at, before, "a", "b")
 	if now := c.nodes[at].replica(1); now.id != before.id {
 		t.Errorf("replica %d is there, want %d: its log was sound", now.id, before.id)
 	}

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
+
+	"github.com/raftyard/raftyard/internal/vfs/vfstest"
 )
 
 // harms are bits of a table: the first one makes a block that cannot be unpacked, where blocks
@@ -61,7 +63,7 @@ func TestDamageIsNotMerged(t *testing.T) {
 				db.merges.halt = func() { db.broken.stop(); <-release }
 				db.merges.mu.Unlock()
 				path, info := victim(t, db)
-				flip(t, path, harm)
+				vfstest.Flip(t, path, harm)
 
 				ended := make(chan struct{})
 				err := db.broken.do(func() error { // as mergeLevels
@@ -131,7 +133,7 @@ func mergeDamage(t *testing.T, dir string) {
 	t.Helper()
 	db := writeCompressible(t, Options{Dir: dir, MemTableSize: MinMemTableSize})
 	path, _ := victim(t, db)
-	flip(t, path, harms["middle"])
+	vfstest.Flip(t, path, harms["middle"])
 	err := db.reclaimer.mergeLevels()
 	for _, err := range []error{err, db.Close()} {
 		if !errors.Is(err, ErrFailed) || !errors.Is(err, ErrDamaged) {
@@ -149,7 +151,7 @@ func TestReclaimLeavesDamage(t *testing.T) {
 	defer mustClose(t, db)
 	deleteBurst(t, db, 400)
 	path, info := victim(t, db)
-	flip(t, path, func(n int64) int64 { return n / 2 })
+	vfstest.Flip(t, path, func(n int64) int64 { return n / 2 })
 	err := db.Reclaim()
 	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), filepath.Base(path)) {
 		t.Errorf("Reclaim = %v, want that %s is damaged", err, filepath.Base(path))
@@ -162,7 +164,7 @@ func TestReclaimLeavesDamage(t *testing.T) {
 		t.Error("the damaged table was replaced")
 	}
 	put(t, db, "k", "v")
-	flip(t, path, func(n int64) int64 { return n / 2 })
+	vfstest.Flip(t, path, func(n int64) int64 { return n / 2 })
 	if err := db.Reclaim(); err != nil || db.scrubber.isUsed(info.ID) {
 		t.Errorf("Reclaim of what is sound again = %v; it is in use: %t",
 			err, db.scrubber.isUsed(info.ID))

@@ -10,6 +10,8 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/table"
+
+	"github.com/raftyard/raftyard/internal/vfs/vfstest"
 )
 
 // awaitFlushes waits until nothing is to be written to tables.
@@ -201,7 +203,7 @@ func TestReaderFindsRot(t *testing.T) {
 			db = reopened(t, db, f)
 			defer mustClose(t, db)
 			path, info := newestTable(t, db)
-			flip(t, path, harm)
+			vfstest.Flip(t, path, harm)
 			if n := answers(t, db, want); n == 0 || n == 600 {
 				t.Errorf("%d of 600 keys are told to be damaged, want some", n)
 			}

@@ -16,6 +16,8 @@ import (
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/ristretto/v2/z"
+
+	"github.com/raftyard/raftyard/internal/vfs/vfstest"
 )
 
 // findings is what Options.Damaged has heard.
@@ -61,32 +63,12 @@ func victim(t testing.TB, db *DB) (path string, of badger.TableInfo) {
 	return table.NewFilename(of.ID, db.Opts().Dir), of
 }
 
-// flip changes one bit of a file in its place, as a disk does.
-func flip(t *testing.T, path string, part func(size int64) int64) {
-	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, b := part(info.Size()), make([]byte, 1)
-	_, err = f.ReadAt(b, at)
-	b[0] ^= 4
-	_, werr := f.WriteAt(b, at)
-	if err = errors.Join(err, werr, f.Close()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestScrubFinds: damage to a table of an open database of which nobody reads a key.
 func TestScrubFinds(t *testing.T) {
 	flipAt := func(part func(int64) int64) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
 			t.Helper()
-			flip(t, path, part)
+			vfstest.Flip(t, path, part)
 		}
 	}
 	kinds := []struct {
@@ -184,12 +166,12 @@ func TestScrubForgets(t *testing.T) {
 	db := writeTables(t, Log, f)
 	defer mustClose(t, db)
 	path, _ := victim(t, db)
-	flip(t, path, func(n int64) int64 { return n / 2 }) // within a value
+	vfstest.Flip(t, path, func(n int64) int64 { return n / 2 }) // within a value
 	mustScrub(t, db)
 	if n := len(db.Upkeep().Damaged); n != 1 {
 		t.Fatalf("%d tables are damaged, want 1", n)
 	}
-	flip(t, path, func(n int64) int64 { return n / 2 })
+	vfstest.Flip(t, path, func(n int64) int64 { return n / 2 })
 	deleteBurst(t, db, 400)
 	if err := db.Reclaim(); err != nil {
 		t.Fatal(err)
@@ -286,7 +268,7 @@ func TestScrubGoesByItself(t *testing.T) {
 	db := writeTables(t, State, f)
 	defer mustClose(t, db)
 	path, _ := victim(t, db)
-	flip(t, path, func(n int64) int64 { return n / 2 })
+	vfstest.Flip(t, path, func(n int64) int64 { return n / 2 })
 	size := tableBytes(db)
 	synctest.Test(t, func(t *testing.T) {
 		s := newScrubber(Options{

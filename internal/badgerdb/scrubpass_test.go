@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/raftyard/raftyard/internal/vfs/vfstest"
 )
 
 // TestScrubPassesOver: a table that cannot be opened does not keep the others from being read.
@@ -20,7 +22,7 @@ func TestScrubPassesOver(t *testing.T) {
 		t.Fatalf("%d tables, want some", len(all))
 	}
 	path, _ := victim(t, db)
-	flip(t, path, func(n int64) int64 { return n / 2 })
+	vfstest.Flip(t, path, func(n int64) int64 { return n / 2 })
 	refused := 0
 	db.scrubber.open = func(p string) (*uncached, error) {
 		if p != path {
@@ -55,7 +57,7 @@ func TestCloseEndsScrub(t *testing.T) {
 	burst(t, db, 400)
 	awaitTables(t, db, 2<<20)
 	path, _ := victim(t, db)
-	flip(t, path, func(n int64) int64 { return n / 2 })
+	vfstest.Flip(t, path, func(n int64) int64 { return n / 2 })
 	scrubbed := make(chan error, 1)
 	go func() { scrubbed <- db.Scrub() }()
 	<-told
