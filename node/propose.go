@@ -299,13 +299,29 @@ func (n *Node) leaderOrMember(
 	if err != nil {
 		return 0, err
 	}
-	members = slices.DeleteFunc(members, func(id raftyard.NodeID) bool {
-		return id == n.cfg.ID || (id == avoid && len(members) > 1)
-	})
+	members = whomToAsk(members, n.cfg.ID, avoid)
 	if len(members) == 0 {
 		return 0, n.localFault(g)
 	}
 	return members[n.world.roll(int64(len(members)))], nil
+}
+
+// whomToAsk returns the members other than this node, and than the one to avoid if there
+// is another. It reuses the slice.
+func whomToAsk(members []raftyard.NodeID, self, avoid raftyard.NodeID) []raftyard.NodeID {
+	slices.Sort(members)
+	members = slices.Compact(members)
+	members = slices.DeleteFunc(members, func(id raftyard.NodeID) bool { return id == self })
+	return butNot(members, avoid)
+}
+
+// butNot takes a node out of a list in which none is twice, unless it is the only one: who
+// was of no use a moment ago may be now, and is better than nobody.
+func butNot(nodes []raftyard.NodeID, avoid raftyard.NodeID) []raftyard.NodeID {
+	if len(nodes) < 2 {
+		return nodes
+	}
+	return slices.DeleteFunc(nodes, func(id raftyard.NodeID) bool { return id == avoid })
 }
 
 // whoMayKnow returns the nodes that have, or had, a member of the group. r is this node's

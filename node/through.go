@@ -282,9 +282,7 @@ func (n *Node) stateHolder(
 	nodes = slices.DeleteFunc(nodes, func(id raftyard.NodeID) bool {
 		return !n.kinds.has(id, live[id], kind)
 	})
-	if len(nodes) > 1 {
-		nodes = slices.DeleteFunc(nodes, func(id raftyard.NodeID) bool { return id == avoid })
-	}
+	nodes = butNot(nodes, avoid)
 	if len(nodes) == 0 {
 		if fault := n.localFault(g); fault != nil && n.isAlone(r) {
 			return 0, fault // waiting is of no use

@@ -137,7 +137,8 @@ func (c *child) showGroup(ctx context.Context, g *workGroup, sum node.GroupSumma
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("group %d: read through node %d: %w", g.id, reader.id, err)
+		return fmt.Errorf("group %d with voters %s: read through node %d: %w",
+			g.id, votersText(sum.Voters), reader.id, err)
 	}
 	text := line(sayState, g.id, "present", votersText(sum.Voters)) + items
 	for _, m := range c.members {
