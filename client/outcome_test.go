@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -89,6 +90,31 @@ func TestAnswerThatCannotBeRead(t *testing.T) {
 				t.Errorf("a read = %v, want an error without effect", err)
 			}
 		})
+	}
+}
+
+// TestAnswerIsWhole: a value comes whole, whether its length was said before or not.
+func TestAnswerIsWhole(t *testing.T) {
+	for _, size := range []int{0, 1, 100_000} {
+		want := strings.Repeat("v", size)
+		for _, said := range []bool{true, false} {
+			server := httptest.NewServer(http.HandlerFunc(
+				func(w http.ResponseWriter, _ *http.Request) {
+					if said {
+						w.Header().Set("Content-Length", strconv.Itoa(size))
+					} else {
+						w.WriteHeader(http.StatusOK)
+						_ = http.NewResponseController(w).Flush()
+					}
+					_, _ = io.WriteString(w, want)
+				}))
+			t.Cleanup(server.Close)
+			c := newClient(t, Config{Addrs: []string{server.URL}})
+			item, err := c.Get(t.Context(), 1, []byte("k"), Stale)
+			if err != nil || string(item.Value) != want {
+				t.Errorf("a value of %d bytes, length said %t: %v", size, said, err)
+			}
+		}
 	}
 }
 

@@ -157,7 +157,7 @@ func (c *Client) send(ctx context.Context, base *url.URL, r request) (reply, err
 	if err != nil {
 		return reply{}, err
 	}
-	body, readErr := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
+	body, readErr := readBody(resp)
 	failed := errors.Join(readErr, resp.Body.Close())
 	if failed != nil {
 		return reply{}, failed
@@ -170,6 +170,17 @@ func (c *Client) send(ctx context.Context, base *url.URL, r request) (reply, err
 	}
 	ans := &answer{status: resp.StatusCode, header: resp.Header, body: body}
 	return reply{answer: ans}, nil
+}
+
+// readBody reads what a node has answered. Where the length is known it takes no more memory
+// than that.
+func readBody(resp *http.Response) ([]byte, error) {
+	if length := resp.ContentLength; length >= 0 && length <= maxAnswerBytes {
+		body := make([]byte, length)
+		_, err := io.ReadFull(resp.Body, body)
+		return body, err
+	}
+	return io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
 }
 
 // readProblem makes a [Problem] of an answer. One that comes from somebody else,
