@@ -56,6 +56,9 @@ func (r Reader) Get(key []byte) ([]byte, error) {
 
 // look returns what Badger says of a key, and a version of it in a table that Badger should have
 // seen, if it says something else.
+//
+// The value is not copied again: an item that was got is nobody else's, and what it has of a
+// memtable or a table Badger has copied for it. Its value log has nothing.
 func (r Reader) look(key []byte) (value []byte, unseen version, err error) {
 	var seen uint64 // the version; zero: none
 	err = Guard(func() error {
@@ -67,8 +70,13 @@ func (r Reader) look(key []byte) (value []byte, unseen version, err error) {
 			return failed
 		}
 		seen = item.Version()
-		value, failed = item.ValueCopy([]byte{})
-		return failed
+		return item.Value(func(own []byte) error {
+			value = own
+			if own == nil {
+				value = []byte{}
+			}
+			return nil
+		})
 	})
 	if err != nil && !errors.Is(err, ErrDamaged) {
 		return nil, version{}, err

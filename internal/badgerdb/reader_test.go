@@ -86,6 +86,55 @@ func TestReaderIsRight(t *testing.T) {
 	}
 }
 
+// TestReaderValueIsItsOwn: who has a value may change it, wherever it is from, and it stays when
+// another is put.
+func TestReaderValueIsItsOwn(t *testing.T) {
+	o := testOptions(t)
+	o.Profile = State
+	db := openByHand(t, o)
+	defer mustClose(t, db)
+	key, other := []byte("key"), []byte("empty")
+	put := func(value string) {
+		err := db.Commit(func(txn *badger.Txn) error {
+			return errors.Join(txn.Set(key, []byte(value)), txn.Set(other, nil))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	get := func(key []byte) (value []byte) {
+		err := db.Read(func(r Reader) (err error) {
+			value, err = r.Get(key)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	put("first")
+	for _, from := range []string{"a memtable", "a table"} {
+		if from == "a table" {
+			if err := db.Reclaim(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mine := get(key)
+		copy(mine, "mine!")
+		if got := get(key); string(got) != "first" {
+			t.Errorf("from %s: %q after a change of another's, want first", from, got)
+		}
+		if got := get(other); got == nil || len(got) != 0 {
+			t.Errorf("from %s: an empty value is %#v, want empty and not nil", from, got)
+		}
+		put("later")
+		if string(mine) != "mine!" {
+			t.Errorf("from %s: %q when another is put, want what it was", from, mine)
+		}
+		put("first")
+	}
+}
+
 func checkReader(t *testing.T, db *DB, want map[string]string) {
 	t.Helper()
 	err := db.Read(func(r Reader) error {
