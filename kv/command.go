@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/raftyard/raftyard/internal/wire"
@@ -176,7 +177,7 @@ func encodeDelete(key []byte, c Cond) []byte {
 }
 
 func encodeTxn(t Txn) []byte {
-	b := []byte{commandVersion, byte(commandTxn)}
+	b := append(make([]byte, 0, t.maxEncodedSize()), commandVersion, byte(commandTxn))
 	b = wire.AppendUvarint(b, uint64(len(t.Compares)))
 	for _, c := range t.Compares {
 		b = wire.AppendBytes(append(b, byte(c.Target), byte(c.Is)), c.Key)
@@ -187,6 +188,24 @@ func encodeTxn(t Txn) []byte {
 		}
 	}
 	return appendOps(appendOps(b, t.Then), t.Else)
+}
+
+// maxEncodedSize returns how large t is at most when it is encoded, so that its values are not
+// copied again and again while it grows.
+func (t Txn) maxEncodedSize() int {
+	size := 2 + 3*binary.MaxVarintLen64
+	for _, c := range t.Compares {
+		size += 2 + wire.SizeBytes(len(c.Key)) + binary.MaxVarintLen64
+		if c.Target == TargetValue {
+			size += len(c.Value)
+		}
+	}
+	for _, ops := range [][]Op{t.Then, t.Else} {
+		for _, op := range ops {
+			size += 1 + wire.SizeBytes(len(op.Key)) + wire.SizeBytes(len(op.Value))
+		}
+	}
+	return size
 }
 
 func appendOps(b []byte, ops []Op) []byte {

@@ -128,6 +128,15 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// TestEncodedTxnDoesNotGrow: there is room for all of a transaction before it is encoded.
+func TestEncodedTxnDoesNotGrow(t *testing.T) {
+	for name, txn := range map[string]Txn{"empty": {}, "golden": goldenTxn()} {
+		if most, is := txn.maxEncodedSize(), encodeTxn(txn); len(is) > most || cap(is) > 2*most {
+			t.Errorf("%s: %d bytes, room for %d, want %d at most", name, len(is), cap(is), most)
+		}
+	}
+}
+
 func TestRecordsRoundTrip(t *testing.T) {
 	r, key := goldenReplica(), itemKey(5, []byte("k"))
 	want := item{create: 1, mod: 300, value: []byte("v")}
