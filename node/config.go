@@ -21,6 +21,7 @@ const (
 	maxSystemVoters  = 5
 	defaultSnapshots = 10_000
 	maxSnapshots     = 1 << 40
+	minSnapshotRate  = 1 << 20
 	defaultMaxEntry  = 1 << 20  // as group.Limits has it
 	defaultMaxQueued = 16 << 20 // as well
 )
@@ -141,6 +142,11 @@ type Config struct {
 	SnapshotSends    int
 	SnapshotReceives int
 
+	// SnapshotRate is how many bytes of snapshots are sent a second, of all together, and how
+	// many are received: what they take of the network and of the disk goes to nobody else.
+	// At least 1 MiB. Default: 128 MiB. Negative: no bound.
+	SnapshotRate int64
+
 	// CacheBytes bounds the log entries of all groups that are kept in memory.
 	// Default: 64 MiB.
 	CacheBytes int64
@@ -219,6 +225,7 @@ func (c Config) withDefaults() Config {
 	c.Appliers = cmp.Or(c.Appliers, 32)
 	c.SnapshotSends = cmp.Or(c.SnapshotSends, 4)
 	c.SnapshotReceives = cmp.Or(c.SnapshotReceives, 4)
+	c.SnapshotRate = cmp.Or(c.SnapshotRate, 128<<20)
 	c.CacheBytes = cmp.Or(c.CacheBytes, 64<<20)
 	c.LogBytes = cmp.Or(c.LogBytes, 64<<20)
 	c.Bounds = c.Bounds.withDefaults()
@@ -285,6 +292,8 @@ func (c Config) Validate() error {
 	check(c.Appliers > 0, "Appliers is %d, want at least 1", c.Appliers)
 	check(c.SnapshotSends > 0, "SnapshotSends is %d, want at least 1", c.SnapshotSends)
 	check(c.SnapshotReceives > 0, "SnapshotReceives is %d, want at least 1", c.SnapshotReceives)
+	check(c.SnapshotRate < 0 || c.SnapshotRate >= minSnapshotRate,
+		"SnapshotRate is %d, want at least %d, or less than 0", c.SnapshotRate, minSnapshotRate)
 	check(c.LogBytes > 0, "LogBytes is %d, want more than 0", c.LogBytes)
 	check(c.SlowSync > 0, "SlowSync is %v, want more than 0", c.SlowSync)
 	check(c.StuckSync >= c.SlowSync,

@@ -69,6 +69,12 @@ func TestConfigRefusesIDsAndAddresses(t *testing.T) {
 			},
 		},
 		{
+			name: "a rate at which nothing arrives",
+			bend: func(c *Config) { c.SnapshotRate = 1<<20 - 1 },
+			want: "SnapshotRate is 1048575, want at least 1048576, or less than 0",
+		},
+		{name: "no bound of the rate", bend: func(c *Config) { c.SnapshotRate = -1 }},
+		{
 			name: "a bound of requests",
 			bend: func(c *Config) { c.Bounds.PeerRequests = -1 },
 			want: "Bounds.PeerRequests is -1, want at least 1",

@@ -280,6 +280,8 @@ func (n *Node) openTransport(in *world.World) error {
 		MaxRequests: n.cfg.Bounds.PeerRequests, MaxRequestBytes: n.cfg.Bounds.PeerRequestBytes,
 		MaxQueueBytes: n.cfg.Bounds.PeerQueueBytes,
 		Logger:        n.logger,
+
+		SnapshotBytesPerSecond: n.cfg.SnapshotRate,
 	}
 	t, err := listen(cfg, n.cfg.Network, in)
 	if err != nil {

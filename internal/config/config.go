@@ -87,6 +87,8 @@ type Disk struct {
 
 	// ScrubRate is how many bytes a second of each database are read to find damage; 0: none.
 	ScrubRate int64
+	// SnapshotRate is how many bytes of snapshots are sent a second, and how many received.
+	SnapshotRate int64
 }
 
 // Limits says how much a node may keep in memory of what others make it keep. Sizes are in

@@ -135,7 +135,7 @@ func TestLoadMergesLayers(t *testing.T) {
 		},
 		Disk: Disk{
 			SlowSync: time.Second, StuckSync: 10 * time.Second, FailSync: 20 * time.Second,
-			ScrubRate: 4 << 20,
+			ScrubRate: 4 << 20, SnapshotRate: 128 << 20,
 		},
 		Limits: Limits{
 			Memory: 1 << 30, HTTPConnections: 8192, HTTPRequests: 4096,

@@ -193,6 +193,10 @@ func diskSettings() []Setting {
 			},
 			show: func(c *Config) string { return showSize(c.Disk.ScrubRate) },
 		},
+		sizeSetting(Setting{
+			Key: "disk.snapshot_rate", Flag: "snapshot-rate", Default: "128MiB",
+			Usage: "bytes a second of snapshots that are sent, and that are received",
+		}, mib, func(c *Config) *int64 { return &c.Disk.SnapshotRate }),
 	}
 }
 

@@ -221,6 +221,7 @@ func (d *Daemon) nodeConfig() node.Config {
 		HeartbeatTicks: cfg.Raft.HeartbeatTicks,
 		SleepTicks:     sleepTicks(cfg.Raft.SleepTicks),
 		ScrubRate:      scrubRate(cfg.Disk.ScrubRate),
+		SnapshotRate:   cfg.Disk.SnapshotRate,
 		StateUpkeep:    d.state.upkeep,
 		SlowSync:       cfg.Disk.SlowSync,
 		StuckSync:      cfg.Disk.StuckSync,
