@@ -67,7 +67,7 @@ func writeFileSync(
 	if err != nil {
 		return check, fmt.Errorf("snapshot file: %w", err)
 	}
-	w := &checkedWriter{w: f, sum: fileCheck{Known: true}}
+	w := &checkedWriter{f: f, sum: fileCheck{Known: true}}
 	_, err = src.WriteTo(w)
 	if err == nil {
 		err = f.Sync()
@@ -84,16 +84,26 @@ func writeFileSync(
 	return w.sum, nil
 }
 
-// checkedWriter finds the check of what is written through it.
+// syncEvery is how much of a snapshot file is written between two syncs. With a single one at
+// the end the kernel keeps what it likes of a gigabyte in memory, and then writes all of it at
+// once: the logs of all groups, which are synced on the same disk, wait behind that.
+const syncEvery = 8 << 20
+
+// checkedWriter writes a file bit by bit to the disk, and finds its check.
 type checkedWriter struct {
-	w   io.Writer
-	sum fileCheck
+	f        vfs.File
+	sum      fileCheck
+	unsynced int
 }
 
 // Write implements [io.Writer].
 func (c *checkedWriter) Write(b []byte) (int, error) {
-	n, err := c.w.Write(b)
+	n, err := c.f.Write(b)
 	c.sum.add(b[:n])
+	if c.unsynced += n; err == nil && c.unsynced >= syncEvery {
+		c.unsynced = 0
+		err = c.f.Sync()
+	}
 	return n, err
 }
 

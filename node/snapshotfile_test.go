@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -114,5 +115,54 @@ func TestSnapshotFileThatCannotBeOpened(t *testing.T) {
 		if !errors.Is(got, err) || quarantineOf(loadFault(got)).Reason == DamagedState != damaged {
 			t.Errorf("%v: restore = %v, want it to be damage: %t", err, got, damaged)
 		}
+	}
+}
+
+// counted counts what is written to files and not synced.
+type counted struct {
+	vfs.FS
+
+	unsynced, most, size int
+}
+
+func (c *counted) CreateNew(path string) (vfs.File, error) {
+	f, err := c.FS.CreateNew(path)
+	return countedFile{f, c}, err
+}
+
+type countedFile struct {
+	vfs.File
+
+	in *counted
+}
+
+func (f countedFile) Write(b []byte) (int, error) {
+	n, err := f.File.Write(b)
+	f.in.size += n
+	f.in.unsynced += n
+	f.in.most = max(f.in.most, f.in.unsynced)
+	return n, err
+}
+
+func (f countedFile) Sync() error {
+	f.in.unsynced = 0
+	return f.File.Sync()
+}
+
+// TestSnapshotFileIsSyncedBitByBit: the disk is not given all of a large file at once, and in
+// the end nothing is left that is not synced.
+func TestSnapshotFileIsSyncedBitByBit(t *testing.T) {
+	const piece, size = 256 << 10, 3*syncEvery + 5
+	files := &counted{FS: vfs.OS{}}
+	content := strings.Repeat("x", size)
+	check, err := writeFileSync(files, t.TempDir(), "snapshot-1",
+		copier{struct{ io.Reader }{strings.NewReader(content)}})
+	if err != nil || check.Size != size || files.size != size {
+		t.Fatalf("writeFileSync = %+v, %v, and wrote %d bytes; want %d",
+			check, err, files.size, size)
+	}
+	if files.unsynced != 0 || files.most >= syncEvery+piece {
+		t.Errorf("up to %d bytes were not synced, and %d in the end; want less than %d, and 0",
+			files.most, files.unsynced, syncEvery+piece)
 	}
 }
