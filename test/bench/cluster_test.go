@@ -27,14 +27,33 @@ const (
 
 // A cluster is three nodes in this process, on loopback, with real directories.
 type cluster struct {
-	nodes []*node.Node
-	addrs []string // of the HTTP APIs
+	nodes  []*node.Node
+	stores []*kv.Store // of the nodes' keys
+	addrs  []string    // of the HTTP APIs
+
+	snapshotRate int64 // of each node; zero: the default
 }
 
 const hosts = 3
 
 // newCluster opens a cluster, and makes groups of a kind; group g is led by node g % 3.
 func newCluster(b *testing.B, kind string, groups int) *cluster {
+	b.Helper()
+	c := openCluster(b, 0)
+	const atOnce = 64
+	all, ctx := errgroup.WithContext(b.Context())
+	all.SetLimit(atOnce)
+	for g := range groups {
+		all.Go(func() error { return c.create(ctx, kind, g) })
+	}
+	if err := all.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
+
+// openCluster opens a cluster without groups.
+func openCluster(b *testing.B, snapshotRate int64) *cluster {
 	b.Helper()
 	var listeners []net.Listener
 	var peers []node.Peer
@@ -46,19 +65,10 @@ func newCluster(b *testing.B, kind string, groups int) *cluster {
 		listeners = append(listeners, l)
 		peers = append(peers, node.Peer{ID: raftyard.NodeID(i + 1), Addr: l.Addr().String()})
 	}
-	c := &cluster{}
+	c := &cluster{snapshotRate: snapshotRate}
 	dir := b.TempDir()
 	for i, l := range listeners {
 		c.open(b, filepath.Join(dir, peers[i].ID.String()), peers, l)
-	}
-	const atOnce = 64
-	all, ctx := errgroup.WithContext(b.Context())
-	all.SetLimit(atOnce)
-	for g := range groups {
-		all.Go(func() error { return c.create(ctx, kind, g) })
-	}
-	if err := all.Wait(); err != nil {
-		b.Fatal(err)
 	}
 	return c
 }
@@ -72,7 +82,8 @@ func (c *cluster) open(b *testing.B, dir string, peers []node.Peer, l net.Listen
 	}
 	n, err := node.Open(b.Context(), node.Config{
 		ID: peers[len(c.nodes)].ID, Dir: dir, Cluster: "bench", Peers: peers, Listener: l,
-		Kinds: map[string]group.Factory{kindCounter: counter.New, kindKV: store.Factory()},
+		SnapshotRate: c.snapshotRate,
+		Kinds:        map[string]group.Factory{kindCounter: counter.New, kindKV: store.Factory()},
 	})
 	if err != nil {
 		b.Fatal(errors.Join(err, store.Close()))
@@ -88,7 +99,7 @@ func (c *cluster) open(b *testing.B, dir string, peers []node.Peer, l net.Listen
 			b.Error(err)
 		}
 	})
-	c.nodes = append(c.nodes, n)
+	c.nodes, c.stores = append(c.nodes, n), append(c.stores, store)
 	c.addrs = append(c.addrs, server.URL)
 }
 
