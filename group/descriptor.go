@@ -1,7 +1,6 @@
 package group
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -132,13 +131,15 @@ func (d Descriptor) sameGroup(o Descriptor) bool {
 
 // Member returns the member with the id.
 func (d Descriptor) Member(id raftyard.ReplicaID) (Member, bool) {
-	i, ok := slices.BinarySearchFunc(d.Members, id, func(m Member, id raftyard.ReplicaID) int {
-		return cmp.Compare(m.ID, id)
-	})
-	if !ok {
-		return Member{}, false
+	for i := range d.Members { // they are few, and it is asked several times for each message
+		switch m := &d.Members[i]; {
+		case m.ID == id:
+			return *m, true
+		case m.ID > id: // they are sorted
+			return Member{}, false
+		}
 	}
-	return d.Members[i], true
+	return Member{}, false
 }
 
 // MemberOn returns the member on the node.
