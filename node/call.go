@@ -76,6 +76,16 @@ func (c *call) waitFor(ctx context.Context, limit time.Duration) (group.Result, 
 	return c.lost(c.r.goneReason())
 }
 
+// comesTooLate ends a call that has not reached raft, and cannot any more: its replica has
+// gone. It certainly has no effect.
+func (c *call) comesTooLate() bool {
+	if c.r.serving() {
+		return false
+	}
+	c.finish(group.Result{}, fmt.Errorf("group %d: %w", c.r.group, c.r.goneReason()))
+	return true
+}
+
 // lost prefers an answer that came just before the replica went.
 func (c *call) lost(reason error) (group.Result, error) {
 	select {

@@ -44,7 +44,7 @@ type replica struct {
 	// gone is closed when the replica serves nobody any more: it is removed or
 	// stopped, or the node closes. goneErr says why.
 	gone     chan struct{}
-	goneErr  error // written before gone is closed
+	goneErr  error // written before it serves no more, and before gone is closed
 	goneOnce sync.Once
 	stopped  atomic.Bool // gone is closed, or is about to be
 
@@ -163,7 +163,7 @@ func (r *replica) stopServing(reason error) {
 	})
 }
 
-// goneReason is called after gone is closed.
+// goneReason is called when the replica serves no more.
 func (r *replica) goneReason() error { return r.goneErr }
 
 // fault returns why the replica is in quarantine, or nil while it is not. One that is

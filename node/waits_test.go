@@ -40,8 +40,11 @@ func TestAwaitWithin(t *testing.T) {
 				if got != want {
 					t.Errorf("the wait has ended by %d, want %d", got, want)
 				}
-				if took := time.Since(began); (took == time.Minute) != (want == byClock) {
-					t.Errorf("ended by %d after %v, with a limit of a minute", got, took)
+				after := map[ending]time.Duration{
+					byFirst: lookEvery, byThird: lookEvery, byClock: time.Minute,
+				}
+				if took := time.Since(began); took != after[want] {
+					t.Errorf("ended by %d after %v, want after %v", got, took, after[want])
 				}
 			}
 		}
@@ -52,6 +55,52 @@ func TestAwaitWithin(t *testing.T) {
 			t.Errorf("a wait without a limit has ended by %d", got)
 		}
 	})
+}
+
+// TestLimitIsExact: a wait takes as long as its limit, however often it looks meanwhile.
+func TestLimitIsExact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSurroundings(nil)
+		for _, limit := range []time.Duration{
+			1, lookEvery - 1, lookEvery, lookEvery + 1, 3*lookEvery + lookEvery/2,
+		} {
+			began := time.Now()
+			if got := s.awaitWithin(nil, bounds{limit: limit}); got != byClock {
+				t.Errorf("a wait of %v has ended by %d", limit, got)
+			}
+			if took := time.Since(began); took != limit {
+				t.Errorf("a wait of %v has taken %v", limit, took)
+			}
+		}
+	})
+}
+
+// TestCallsToWhatHasGone: what reaches a worker when the replica has gone ends at once, and
+// certainly has no effect.
+func TestCallsToWhatHasGone(t *testing.T) {
+	c := newCluster(t, 1)
+	c.create(1, 1)
+	c.add(1, 1, "before")
+	r := c.nodes[1].replica(1)
+	gone := errors.New("gone")
+	proposed, read := newCall(r), newCall(r)
+	onWorker(r, func() {
+		r.worker.retire(r, gone)
+		r.worker.propose(&proposal{
+			r: r, p: group.Proposal{ID: group.CommandID{1}, Token: proposed},
+		})
+		r.worker.read(read)
+	})
+	for _, late := range []*call{proposed, read} {
+		select {
+		case <-late.done:
+		default:
+			t.Fatal("a call to what has gone waits")
+		}
+		if err := late.answer.err; !errors.Is(err, gone) || !NotApplied(err) {
+			t.Errorf("a call to what has gone ends with %v", err)
+		}
+	}
 }
 
 // TestProposalThatIsNotApplied proposes what its state machine does not get done, and has

@@ -212,7 +212,7 @@ func (w *worker) tick() {
 func (w *worker) propose(p *proposal) {
 	r := p.r
 	c, ok := p.p.Token.(*call)
-	if !ok {
+	if !ok || c.comesTooLate() {
 		return
 	}
 	w.guard(r, "propose", func() {
@@ -246,6 +246,9 @@ func (w *worker) propose(p *proposal) {
 }
 
 func (w *worker) read(c *call) {
+	if c.comesTooLate() {
+		return
+	}
 	w.guard(c.r, "read", func() {
 		if c.ended {
 			return

@@ -159,10 +159,19 @@ func awaitTurn[T any](
 
 // bounds end a wait for a value: three channels when they are closed, any of which may be
 // nil, and the clock after the limit, unless that is zero.
+//
+// The first and the third are for what hardly ever happens and concerns many waits at once,
+// and that these mostly hear of as a value: they end a wait some time later, within
+// [lookEvery].
 type bounds struct {
 	first, second, third <-chan struct{}
 	limit                time.Duration
 }
+
+// lookEvery is how often a wait looks whether its first or its third bound is reached. To wait
+// for them as well would take a lock of each twice, which all who wait have in common: a tenth
+// of what a command costs when there are two thousand.
+const lookEvery = 100 * time.Millisecond
 
 // An ending is what has ended a wait with bounds.
 type ending uint8
@@ -180,23 +189,45 @@ func (s *surroundings) awaitWithin(values <-chan struct{}, b bounds) ending {
 	if s.turns != nil {
 		return awaitTurnWithin(s.turns, values, b)
 	}
-	var clock <-chan time.Time
-	if b.limit > 0 {
-		t := s.timer(b.limit)
-		defer s.putTimer(t)
-		clock = t.C
+	var deadline time.Time // known after the first look: most waits end before that
+	for wait := b.nextLook(b.limit); ; wait = b.nextLook(time.Until(deadline)) {
+		t := s.timer(wait)
+		select {
+		case <-values:
+			s.putTimer(t)
+			return byValue
+		case <-b.second:
+			s.putTimer(t)
+			return bySecond
+		case now := <-t.C:
+			s.putTimer(t)
+			if deadline.IsZero() {
+				deadline = now.Add(b.limit - wait)
+			}
+			if end, reached := b.look(deadline); reached {
+				return end
+			}
+		}
 	}
-	select {
-	case <-values:
-		return byValue
-	case <-b.first:
-		return byFirst
-	case <-b.second:
-		return bySecond
-	case <-b.third:
-		return byThird
-	case <-clock:
-		return byClock
+}
+
+// nextLook is how long a wait goes on before its next look, with so much left of the limit.
+func (b *bounds) nextLook(left time.Duration) time.Duration {
+	if b.limit == 0 {
+		return lookEvery
+	}
+	return min(left, lookEvery)
+}
+
+// look reports whether the wait is at its end.
+func (b *bounds) look(deadline time.Time) (end ending, reached bool) {
+	switch {
+	case isClosed(b.first):
+		return byFirst, true
+	case isClosed(b.third):
+		return byThird, true
+	default:
+		return byClock, b.limit > 0 && !time.Now().Before(deadline)
 	}
 }
 
