@@ -1,5 +1,14 @@
 package node
 
+// maxHeld is how many clients may have been answered for a step to be held. With more of them
+// half a batch is large enough, and the halves have the processor and the disk in turns, both
+// of which would wait for each other if all clients were in one batch.
+const maxHeld = 256
+
+// worthHolding reports whether the next step of a replica is held when so many of its clients
+// have been answered.
+func worthHolding(answered int) bool { return answered > 0 && answered <= maxHeld }
+
 // hold leaves the next step of a replica to the next round, because the one before has
 // answered some of its clients. They are about to send what comes next; without that the
 // commands of those who have waited longer would leave alone, and from then on two halves of

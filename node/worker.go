@@ -391,7 +391,7 @@ func (w *worker) finish(r *replica) {
 	if out.Apply != nil {
 		r.snap.passed += int64(out.Apply.Bytes)
 		w.node.appliers.apply(r, out.Apply)
-		r.answered = len(out.Apply.Tokens) > 0
+		r.answered = worthHolding(len(out.Apply.Tokens))
 	}
 	w.lookAtSkips(r)
 	if out.Install != nil {
