@@ -212,6 +212,9 @@ func (n *Node) start(ctx context.Context, in *world.World) error {
 // work starts what goes on for as long as the node does.
 func (n *Node) work(simulated bool) {
 	n.beside("clock", n.clock)
+	for _, w := range n.workers {
+		n.beside("tidings", w.watchTidings)
+	}
 	if n.cfg.sleeps() {
 		n.beside("heartbeats", n.heartbeats)
 	}

@@ -53,6 +53,9 @@ func (w *worker) takeMessage(r *replica, in *inbound) {
 		return
 	}
 	w.heard(r, in.m)
+	if in.m.GetType() == raftpb.MsgReadIndex {
+		w.tellAll(r) // or the read would wait for it
+	}
 	if in.m.GetType() == raftpb.MsgAppResp {
 		r.hasFollowed(raftyard.ReplicaID(in.m.GetFrom()))
 	}

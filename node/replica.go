@@ -93,6 +93,7 @@ type owned struct {
 	listed   bool // stands in its roster
 	answered bool // clients have just been answered, see [worker.hold]
 
+	tidings tidings
 	unsaved unsaved
 	// proposing is as many bytes of its proposals as Node.proposing counts.
 	proposing int64

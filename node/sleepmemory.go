@@ -13,6 +13,9 @@ import (
 func (r *replica) rest() {
 	r.log.Rest()
 	r.raft.Rest()
+	if len(r.tidings.kept) == 0 {
+		r.tidings.kept = nil
+	}
 	if len(r.reads) == 0 {
 		r.reads = nil
 	}

@@ -29,9 +29,11 @@ type worker struct {
 	nodes    nodeViews // as of which those that sleep do so
 	placedBy *directories
 	ticks    int64
-	ticked   atomic.Int64 // after how long a time it has ticked last, in ns
-	dirty    []*replica   // to be looked at in this round
-	held     []*replica   // to be looked at in the next one, see hold
+	ticked   atomic.Int64  // after how long a time it has ticked last, in ns
+	dirty    []*replica    // to be looked at in this round
+	held     []*replica    // to be looked at in the next one, see hold
+	keeping  []*replica    // that keep something to themselves, see keepTidings
+	keeps    chan struct{} // holds one signal: there is one that does
 	outgoing outgoing
 	writes   []write
 	well     ailing // what is published of groups whose members are well; it stays empty
@@ -42,6 +44,7 @@ func newWorker(n *Node) *worker {
 		node:     n,
 		box:      newMailbox(n.cfg.Bounds.WorkerQueueBytes),
 		replicas: make(map[raftyard.GroupID]*replica),
+		keeps:    make(chan struct{}, 1),
 	}
 	w.ticked.Store(int64(n.uptime()))
 	return w
@@ -424,7 +427,9 @@ func (w *worker) send(r *replica, ms []*raftpb.Message) {
 			w.sendSnapshot(r, env)
 			continue
 		}
-		w.outgoing.add(env)
+		if !w.keepTidings(r, &env) {
+			w.outgoing.add(env)
+		}
 	}
 }
 
