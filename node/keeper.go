@@ -65,7 +65,7 @@ func (k *keeper) look(ctx context.Context) {
 	// The registry here may be older than what is decided.
 	ctx, cancel := k.node.world.withTimeout(ctx, k.node.cfg.DefaultTimeout)
 	defer cancel()
-	if r.readBarrier(ctx) != nil {
+	if r.readBarrier(ctx, 0) != nil {
 		return // it leads no longer, or cannot: the next look comes
 	}
 	k.move(ctx, v)

@@ -377,9 +377,11 @@ func (g guarded) Close() (err error) {
 
 // use calls fn with the state machine, beside Apply. While the state machine is
 // being restored it waits, until ctx ends.
-func (m *machine) use(ctx context.Context, fn func(group.StateMachine) error) (err error) {
-	defer recovered(&err, "read")
-	for !m.access.TryRLock() {
+func (m *machine) use(ctx context.Context, fn func(group.StateMachine) error) error {
+	for {
+		if done, err := m.tryUse(fn); done {
+			return err
+		}
 		if err := m.fault(); err != nil { // whoever closes it may never be done
 			return err
 		}
@@ -388,7 +390,19 @@ func (m *machine) use(ctx context.Context, fn func(group.StateMachine) error) (e
 				m.env.Group, ErrTimeout, context.Cause(ctx))
 		}
 	}
+}
+
+// tryUse is use without waiting: it is not done while the state machine is being restored.
+func (m *machine) tryUse(fn func(group.StateMachine) error) (done bool, err error) {
+	if !m.access.TryRLock() {
+		return false, nil
+	}
 	defer m.access.RUnlock()
+	return true, m.useLocked(fn)
+}
+
+func (m *machine) useLocked(fn func(group.StateMachine) error) (err error) {
+	defer recovered(&err, "read")
 	switch {
 	case m.fault() != nil:
 		return m.fault()

@@ -46,10 +46,7 @@ func (n *Node) Propose(ctx context.Context, g raftyard.GroupID, cmd []byte) (gro
 	began := n.world.now()
 	res, done, err := n.proposeAsLeader(ctx, limit, g, p)
 	if !done {
-		if limit > 0 {
-			limit = max(limit-n.world.now().Sub(began), 1)
-		}
-		res, err = n.proposeAnywhere(ctx, limit, g, p)
+		res, err = n.proposeAnywhere(ctx, n.left(limit, began), g, p)
 	}
 	n.metrics.count(outcomeOf(err))
 	return res, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/group"
@@ -36,14 +37,22 @@ func View[S any](
 func (n *Node) Query(
 	ctx context.Context, g raftyard.GroupID, c Consistency, query []byte,
 ) ([]byte, error) {
-	ctx, cancel := n.withDeadline(ctx)
-	defer cancel()
+	limit, began := n.limitOf(ctx), n.world.now()
 	if _, err := n.serving(g); err == nil {
 		answer, err := n.queryLocal(ctx, here(g), c, query)
 		if !errors.Is(err, ErrNoReplica) && !errors.Is(err, ErrFaulty) {
 			return answer, err
 		}
 	}
+	return n.queryAnywhere(ctx, n.left(limit, began), g, c, query)
+}
+
+// queryAnywhere has whoever has the group's state answer.
+func (n *Node) queryAnywhere(
+	ctx context.Context, limit time.Duration, g raftyard.GroupID, c Consistency, query []byte,
+) ([]byte, error) {
+	ctx, cancel := n.withLimit(ctx, limit)
+	defer cancel()
 	var answer []byte
 	err := n.atState(ctx, g, func(to raftyard.NodeID, _ bool) (err error) {
 		switch {
@@ -93,16 +102,10 @@ func (n *Node) queryLocal(
 func (n *Node) viewLocal(
 	ctx context.Context, at address, c Consistency, fn func(group.StateMachine) error,
 ) error {
-	ctx, cancel := n.withDeadline(ctx)
-	defer cancel()
-	r, err := n.servingAt(at)
-	for errors.Is(err, ErrNotReady) && n.world.sleep(ctx, pollEvery) {
-		r, err = n.servingAt(at)
-	}
-	if err == nil && r.machine.fault() != nil {
-		err = fmt.Errorf("group %d: %w", at.group, r.machine.fault())
-	} else if err == nil && r.machine.logOnly.Load() {
-		err = fmt.Errorf("group %d: %w: %w", at.group, ErrNoReplica, errLogOnly)
+	limit, began := n.limitOf(ctx), n.world.now()
+	r, err := n.readable(at)
+	if errors.Is(err, ErrNotReady) {
+		r, err = n.awaitReadable(ctx, limit, at)
 	}
 	if err != nil {
 		return err
@@ -110,30 +113,80 @@ func (n *Node) viewLocal(
 	switch c {
 	case Stale:
 	case Linearizable:
-		if err = r.readBarrier(ctx); err != nil {
+		if err = r.readBarrier(ctx, n.left(limit, began)); err != nil {
 			return err
 		}
 	default:
 		return fmt.Errorf("%w: consistency %d", ErrInvalid, c)
 	}
 	n.metrics.reads.Add(1)
-	err = r.machine.use(ctx, fn)
+	done, err := r.machine.tryUse(fn)
+	if !done {
+		err = n.useWithin(ctx, n.left(limit, began), r.machine, fn)
+	}
 	if errors.Is(err, group.ErrFatal) {
 		n.stopReplica(r, faulty(MachineFailed, err))
 	}
 	return err
 }
 
+// useWithin has a state machine read as soon as it is restored.
+func (n *Node) useWithin(
+	ctx context.Context, limit time.Duration, m *machine, fn func(group.StateMachine) error,
+) error {
+	ctx, cancel := n.withLimit(ctx, limit)
+	defer cancel()
+	return m.use(ctx, fn)
+}
+
+// left returns how much of a limit is left, at least some; zero is no limit, as ever.
+func (n *Node) left(limit time.Duration, began time.Time) time.Duration {
+	if limit == 0 {
+		return 0
+	}
+	return max(limit-n.world.now().Sub(began), 1)
+}
+
+// readable returns this node's replica if its state machine can be read.
+func (n *Node) readable(at address) (*replica, error) {
+	r, err := n.servingAt(at)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.machine.fault() != nil:
+		return nil, fmt.Errorf("group %d: %w", at.group, r.machine.fault())
+	case r.machine.logOnly.Load():
+		return nil, fmt.Errorf("group %d: %w: %w", at.group, ErrNoReplica, errLogOnly)
+	default:
+		return r, nil
+	}
+}
+
+// awaitReadable is readable as soon as the node has read the registry.
+func (n *Node) awaitReadable(
+	ctx context.Context, limit time.Duration, at address,
+) (*replica, error) {
+	ctx, cancel := n.withLimit(ctx, limit)
+	defer cancel()
+	for {
+		r, err := n.readable(at)
+		if !errors.Is(err, ErrNotReady) || !n.world.sleep(ctx, pollEvery) {
+			return r, err
+		}
+	}
+}
+
 // readBarrier returns when the state machine has applied everything that was
 // acknowledged before the call. A read has no effect, so its error never says
-// that the outcome is unknown.
-func (r *replica) readBarrier(ctx context.Context) error {
+// that the outcome is unknown. It takes as long as ctx goes on, and no longer than the limit
+// unless that is zero.
+func (r *replica) readBarrier(ctx context.Context, limit time.Duration) error {
 	c := newCall(r)
 	if !r.worker.box.read(c) {
 		r.worker.node.metrics.refuse(workerQueueLimit)
 		return fmt.Errorf("group %d: %w", r.group, ErrOverloaded)
 	}
-	if _, err := c.wait(ctx); err != nil {
+	if _, err := c.waitFor(ctx, limit); err != nil {
 		return fmt.Errorf("read: %w", readError(err))
 	}
 	return nil

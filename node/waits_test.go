@@ -163,3 +163,35 @@ func TestNewIDs(t *testing.T) {
 		seen[id] = true
 	}
 }
+
+// TestReadDuringRestore: a read waits for a state machine that is being restored, for as long
+// as it may take, and goes on when that is done.
+func TestReadDuringRestore(t *testing.T) {
+	c := newCluster(t, 1)
+	c.create(1, 1)
+	c.add(1, 1, "a")
+	n := c.nodes[1]
+	m := n.replica(1).machine
+	read := func(ctx context.Context, at Consistency) error {
+		return View(ctx, n, 1, at, func(*list) error { return nil })
+	}
+	m.access.Lock() // as a restore does
+	n.cfg.DefaultTimeout = 20 * time.Millisecond
+	for _, at := range []Consistency{Linearizable, Stale} {
+		if err := read(t.Context(), at); !errors.Is(err, ErrTimeout) {
+			t.Errorf("a read that may not take so long: %v, want %v", err, ErrTimeout)
+		}
+	}
+	n.cfg.DefaultTimeout = testTimeout
+	done := make(chan error, 1)
+	go func() { done <- read(t.Context(), Linearizable) }()
+	select {
+	case err := <-done:
+		t.Errorf("a read has not waited: %v", err)
+	default:
+	}
+	m.access.Unlock()
+	if err := <-done; err != nil {
+		t.Errorf("when it is restored: %v", err)
+	}
+}
