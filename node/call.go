@@ -45,13 +45,10 @@ func (c *call) finish(res group.Result, err error) {
 	}
 }
 
-// wait returns the call's answer. When ctx ends first it asks the worker what
-// the outcome is by then; when the replica or the node is gone the outcome is
-// unknown.
-func (c *call) wait(ctx context.Context) (group.Result, error) { return c.waitFor(ctx, 0) }
-
-// waitFor is wait for so long at most, or as long as ctx goes on if that is zero, and until
-// the node closes. It makes no context for that: most calls end soon, and there are many.
+// waitFor returns the call's answer. When ctx ends first, or the node closes, or the limit is
+// over, unless that is zero, it asks the worker what the outcome is by then; when the replica
+// is gone the outcome is unknown. It makes no context for the limit: most calls end soon, and
+// there are many.
 func (c *call) waitFor(ctx context.Context, limit time.Duration) (group.Result, error) {
 	n := c.r.worker.node
 	var cause error

@@ -121,7 +121,7 @@ func wantEnds(t *testing.T, calls []*call) {
 	t.Helper()
 	done := 0
 	for _, c := range calls {
-		if _, err := c.wait(t.Context()); err == nil {
+		if _, err := c.waitFor(t.Context(), 0); err == nil {
 			done++
 		} else if !errors.Is(err, ErrOverloaded) || !NotApplied(err) {
 			t.Errorf("a proposal has ended with %v", err)
@@ -156,7 +156,7 @@ func TestStoppedReplicaHasNoProposals(t *testing.T) {
 	if waiting == 0 {
 		t.Error("a proposal that waits is not counted")
 	}
-	if _, err := sent.wait(t.Context()); err == nil {
+	if _, err := sent.waitFor(t.Context(), 0); err == nil {
 		t.Error("a proposal to a replica that is stopped is done")
 	}
 	retired := make(chan struct{}) // in a round after that in which the replica is retired

@@ -41,13 +41,16 @@ func (w *worker) keepTidings(r *replica, env *transport.Envelope) bool {
 		return false // of a leader without a state machine, followers answer the clients
 	}
 	r.tidings.kept = append(r.tidings.kept, *env)
-	if !r.tidings.listed {
-		r.tidings.listed = true
-		w.keeping = append(w.keeping, r)
+	if r.tidings.listed {
+		return true
 	}
-	select {
-	case w.keeps <- struct{}{}:
-	default:
+	r.tidings.listed = true
+	w.keeping = append(w.keeping, r)
+	if len(w.keeping) == 1 { // otherwise they are about to be sent
+		select {
+		case w.keeps <- struct{}{}:
+		default:
+		}
 	}
 	return true
 }

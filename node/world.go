@@ -189,30 +189,30 @@ func (s *surroundings) awaitWithin(values <-chan struct{}, b bounds) ending {
 	if s.turns != nil {
 		return awaitTurnWithin(s.turns, values, b)
 	}
+	wait := b.untilLook(b.limit)
+	t := s.timer(wait)
+	defer s.putTimer(t)
 	var deadline time.Time // known after the first look: most waits end before that
-	for wait := b.nextLook(b.limit); ; wait = b.nextLook(time.Until(deadline)) {
-		t := s.timer(wait)
+	for {
 		select {
 		case <-values:
-			s.putTimer(t)
 			return byValue
 		case <-b.second:
-			s.putTimer(t)
 			return bySecond
 		case now := <-t.C:
-			s.putTimer(t)
-			if deadline.IsZero() {
+			if b.limit > 0 && deadline.IsZero() {
 				deadline = now.Add(b.limit - wait)
 			}
 			if end, reached := b.look(deadline); reached {
 				return end
 			}
+			t.Reset(b.untilLook(time.Until(deadline)))
 		}
 	}
 }
 
-// nextLook is how long a wait goes on before its next look, with so much left of the limit.
-func (b *bounds) nextLook(left time.Duration) time.Duration {
+// untilLook is how long a wait goes on before its next look, with so much left of the limit.
+func (b *bounds) untilLook(left time.Duration) time.Duration {
 	if b.limit == 0 {
 		return lookEvery
 	}
