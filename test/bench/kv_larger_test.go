@@ -23,7 +23,6 @@ import (
 	"github.com/raftyard/raftyard/internal/badgerdb"
 	"github.com/raftyard/raftyard/kv"
 	"github.com/raftyard/raftyard/node"
-	proc "github.com/raftyard/raftyard/test/cluster"
 	"github.com/raftyard/raftyard/test/internal/device"
 )
 
@@ -211,7 +210,7 @@ func (l *larger) fillOnce(b *testing.B) {
 		if err = l.fill(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-		l.filled.took, l.filled.peak = time.Since(begin), memory.end()
+		l.filled.took, l.filled.peak = time.Since(begin), memory.end(b)
 		to, err := device.Taken(dir)
 		if err != nil {
 			b.Fatal(err)
@@ -241,33 +240,13 @@ func (l *larger) fill(ctx context.Context) error {
 	return all.Wait()
 }
 
-// rest waits until the disk takes next to nothing: what a fill has left to be merged is. That may
-// take minutes, and so is left out of a short run.
+// rest waits until what a fill has left to be merged is. That may take minutes, and so is left
+// out of a short run.
 func rest(b *testing.B) {
 	b.Helper()
-	if testing.Short() {
-		return
+	if !testing.Short() {
+		awaitCalm(b, 180*time.Second, func() bool { return false })
 	}
-	const (
-		quiet = 4 << 20 // in a second
-		most  = 180
-	)
-	dir := b.TempDir()
-	for range most {
-		from, err := device.Taken(dir)
-		if err != nil {
-			b.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		to, err := device.Taken(dir)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if to-from < quiet {
-			return
-		}
-	}
-	b.Log("the disk has not come to rest")
 }
 
 // run measures operations on keys at random.
@@ -275,7 +254,7 @@ func (l *larger) run(b *testing.B, do func(n uint64) error) {
 	b.Helper()
 	memory := watchMemory()
 	parallel(b, largerClients, func(int, uint64) error { return do(l.any()) })
-	l.report(b, memory.end())
+	l.report(b, memory.end(b))
 }
 
 func (l *larger) report(b *testing.B, peak int64) {
@@ -414,35 +393,40 @@ func (r *bare) get(n uint64) error {
 
 // A memoryWatch looks at how much memory this process has of its own.
 type memoryWatch struct {
-	stop, done chan struct{}
-	most       int64 // bytes; zero: nobody tells
+	quit chan struct{} // closed to ask run to return
+	done chan error    // holds one, when run has returned
+	most int64         // bytes; zero: nobody tells
 }
 
 func watchMemory() *memoryWatch {
-	w := &memoryWatch{stop: make(chan struct{}), done: make(chan struct{})}
-	go w.run()
+	w := &memoryWatch{quit: make(chan struct{}), done: make(chan error, 1)}
+	go func() { w.done <- w.run() }()
 	return w
 }
 
-func (w *memoryWatch) run() {
-	defer close(w.done)
-	clock := time.NewTicker(100 * time.Millisecond)
+func (w *memoryWatch) run() error {
+	clock := time.NewTicker(2 * sampleEvery)
 	defer clock.Stop()
 	for {
-		if m, err := proc.MemoryOf("self"); err == nil {
-			w.most = max(w.most, m.Anonymous)
+		own, err := anonymous()
+		if err != nil {
+			return err
 		}
+		w.most = max(w.most, own)
 		select {
 		case <-clock.C:
-		case <-w.stop:
-			return
+		case <-w.quit:
+			return nil
 		}
 	}
 }
 
 // end ends the watch, and returns the most that there was.
-func (w *memoryWatch) end() int64 {
-	close(w.stop)
-	<-w.done
+func (w *memoryWatch) end(b *testing.B) int64 {
+	b.Helper()
+	close(w.quit)
+	if err := <-w.done; err != nil {
+		b.Fatal(err)
+	}
 	return w.most
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package bench
 
 import (
@@ -155,17 +157,29 @@ func (h *haul) setMembers(ctx context.Context, voters ...raftyard.NodeID) error 
 }
 
 // rest waits until nothing that was deleted is left to be cleaned up, and the databases have
-// merged what they have to: until the disk has taken little for two seconds.
+// merged what they have to.
 func (h *haul) rest(b *testing.B) {
+	b.Helper()
+	most := 120 * time.Second
+	if testing.Short() {
+		most = 5 * time.Second // others may use the disk for ever
+	}
+	awaitCalm(b, most, func() bool {
+		dropping := 0
+		for _, s := range h.stores {
+			dropping += s.Stats().Dropping
+		}
+		return dropping > 0
+	})
+}
+
+// awaitCalm waits until the disk has taken little, and nobody has been busy, for two seconds.
+func awaitCalm(b *testing.B, most time.Duration, busy func() bool) {
 	b.Helper()
 	const (
 		every  = time.Second
 		little = 2 << 20
 	)
-	most := 120 * time.Second
-	if testing.Short() {
-		most = 5 * time.Second // others may use the disk for ever
-	}
 	dir := b.TempDir()
 	var last uint64
 	calm := 0
@@ -174,17 +188,13 @@ func (h *haul) rest(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		dropping := 0
-		for _, s := range h.stores {
-			dropping += s.Stats().Dropping
-		}
-		if calm++; dropping > 0 || taken > last+little {
+		if calm++; busy() || taken > last+little {
 			calm = 0
 		}
 		if last = taken; calm == 2 {
 			return
 		}
-		<-time.After(every)
+		pause(b, every)
 	}
 	b.Logf("the disk has not come to rest within %v", most)
 }

@@ -1,20 +1,19 @@
+//go:build unix
+
 package bench
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"runtime"
 	"runtime/metrics"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/raftyard/raftyard/node"
+	proc "github.com/raftyard/raftyard/test/cluster"
 )
 
 const (
@@ -98,23 +97,14 @@ func take(n *node.Node) (s sample, err error) {
 	return s, err
 }
 
-// anonymous returns how many bytes of this process's memory are no file's.
+// anonymous returns how many bytes of this process's memory are no file's; zero where the
+// system does not tell.
 func anonymous() (int64, error) {
-	const file = "/proc/self/status"
-	text, err := os.ReadFile(file)
+	m, err := proc.MemoryOf("self")
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := bytes.Cut(text, []byte("\nRssAnon:"))
-	fields := bytes.Fields(rest)
-	if len(fields) == 0 {
-		return 0, fmt.Errorf("no RssAnon in %s", file)
-	}
-	kib, err := strconv.ParseInt(string(fields[0]), 10, 64)
-	return kib << 10, err
+	return m.Anonymous, err
 }
 
 // withoutBuilders returns how many bytes of the heap were alive at the last collection but one at
