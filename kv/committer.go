@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/raftyard/raftyard/internal/badgerdb"
 )
 
@@ -151,7 +149,7 @@ func (c *committer) write(batch []*request) error {
 	if err := c.failed(); err != nil {
 		return err
 	}
-	err := c.db.Commit(func(txn *badger.Txn) error {
+	err := c.db.Commit(func(txn *badgerdb.Txn) error {
 		for _, r := range batch {
 			if err := r.set.apply(txn); err != nil {
 				return err
@@ -179,7 +177,7 @@ func (c *committer) write(batch []*request) error {
 	return nil
 }
 
-func (w *writeSet) apply(txn *badger.Txn) error {
+func (w *writeSet) apply(txn *badgerdb.Txn) error {
 	for _, op := range w.writes {
 		var err error
 		if op.value == nil {

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/internal/badgerdb"
 )
@@ -76,13 +74,10 @@ func TestImageShowsTheStore(t *testing.T) {
 func TestImageFindsDamage(t *testing.T) {
 	key := machineKey(testReplica(1))
 	item := itemKey(1, []byte("a"))
-	change := func(k []byte) func(*badger.Txn) error {
-		return func(txn *badger.Txn) error {
-			item, err := txn.Get(k)
-			if err != nil {
-				return err
-			}
-			b, err := item.ValueCopy(nil)
+	type edit func(badgerdb.Reader, *badgerdb.Txn) error
+	change := func(k []byte) edit {
+		return func(at badgerdb.Reader, txn *badgerdb.Txn) error {
+			b, err := at.Get(k)
 			if err != nil {
 				return err
 			}
@@ -90,12 +85,12 @@ func TestImageFindsDamage(t *testing.T) {
 			return txn.Set(k, b)
 		}
 	}
-	remove := func(k []byte) func(*badger.Txn) error {
-		return func(txn *badger.Txn) error { return txn.Delete(k) }
+	remove := func(k []byte) edit {
+		return func(_ badgerdb.Reader, txn *badgerdb.Txn) error { return txn.Delete(k) }
 	}
 	tests := []struct {
 		name   string
-		edit   func(*badger.Txn) error
+		edit   edit
 		damage string // of group 1
 		store  string // of the store
 		left   string
@@ -116,10 +111,10 @@ func TestImageFindsDamage(t *testing.T) {
 		},
 		{name: "store's record", edit: change(storeKey()), store: "checksum"},
 		{name: "no store's record", edit: remove(storeKey()), store: "missing"},
-		{name: "stray", edit: func(txn *badger.Txn) error {
+		{name: "stray", edit: func(_ badgerdb.Reader, txn *badgerdb.Txn) error {
 			return txn.Set(itemKey(77, []byte("x")), []byte("y"))
 		}, left: "1 items of generation 77"},
-		{name: "beyond", edit: func(txn *badger.Txn) error {
+		{name: "beyond", edit: func(_ badgerdb.Reader, txn *badgerdb.Txn) error {
 			return txn.Set(generationKey(1<<40), []byte("y"))
 		}, store: "never given out"},
 	}
@@ -130,7 +125,10 @@ func TestImageFindsDamage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err = errors.Join(db.Commit(tt.edit), db.Close()); err != nil {
+			err = db.Read(func(at badgerdb.Reader) error {
+				return db.Commit(func(txn *badgerdb.Txn) error { return tt.edit(at, txn) })
+			})
+			if err = errors.Join(err, db.Close()); err != nil {
 				t.Fatal(err)
 			}
 			s := openImage(t, dir)

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/raftyard/raftyard/group"
 	"github.com/raftyard/raftyard/internal/badgerdb"
 )
@@ -29,7 +27,7 @@ func TestLostStoreRecordIsDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = db.Commit(func(txn *badger.Txn) error {
+	err = db.Commit(func(txn *badgerdb.Txn) error {
 		return errors.Join(txn.Delete(storeKey()), txn.Delete(generationKey(1)))
 	})
 	if err = errors.Join(err, db.Close()); err != nil {

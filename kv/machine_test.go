@@ -7,9 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/badgerdb"
 )
 
 // A batch larger than a write set is several transactions, and the results are
@@ -217,15 +216,17 @@ func TestRestoreForgetsOldKeys(t *testing.T) {
 // damage changes a stored record behind the store's back.
 func damage(t *testing.T, s *Store, key []byte, change func(record []byte) []byte) {
 	t.Helper()
-	err := s.db.Commit(func(txn *badger.Txn) error {
-		record, err := get(s.db.Reader(txn), key)
+	err := s.db.Read(func(at badgerdb.Reader) error {
+		record, err := get(at, key)
 		if err != nil {
 			return err
 		}
-		if record = change(record); record == nil {
-			return txn.Delete(key)
-		}
-		return txn.Set(key, record)
+		return s.db.Commit(func(txn *badgerdb.Txn) error {
+			if record = change(record); record == nil {
+				return txn.Delete(key)
+			}
+			return txn.Set(key, record)
+		})
 	})
 	if err != nil {
 		t.Fatal(err)

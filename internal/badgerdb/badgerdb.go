@@ -12,7 +12,7 @@
 // the timestamp after the one before it, so that the numbers in the write-ahead
 // logs have no holes, which is what lets Open tell damage from a torn tail:
 //
-//	err := db.Commit(func(txn *badger.Txn) error { return txn.Set(key, value) })
+//	err := db.Commit(func(txn *badgerdb.Txn) error { return txn.Set(key, value) })
 //
 // A nil error means that the transaction is on disk, whole. After an error of a
 // write or sync nothing more is written until the next Open: a failed sync
@@ -32,8 +32,6 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
-
-	"github.com/raftyard/raftyard/internal/mutant"
 )
 
 // Each error here is one reaction of the caller.
@@ -188,8 +186,8 @@ func (o Options) Validate() error {
 func (o Options) badger() badger.Options {
 	maxTxn := 15 * o.MemTableSize / 100
 	b := badger.DefaultOptions(o.Dir)
-	b.SyncWrites = badgerSyncs && !mutant.On(mutant.SkipSync) // or else walWatch does it
-	b.DetectConflicts = false                                 // commits are made one at a time
+	b.SyncWrites = false      // what counts is in the journal
+	b.DetectConflicts = false // commits are made one at a time
 	b.NumVersionsToKeep = 1
 	b.MetricsEnabled = false // expvar, so global
 	b.CompactL0OnClose = false
@@ -255,19 +253,19 @@ type DB struct {
 	maxTxnBytes int64
 	maxTxnCount int64
 	maxValue    int64
-	wal         walWatch
+	profile     Profile
+	wal         *walWatch
+	journal     *journal
+	mover       *mover
 
-	committed atomic.Uint64 // timestamp of the newest durable transaction
+	durable   atomic.Uint64 // timestamp of the newest durable transaction
+	committed atomic.Uint64 // timestamp of the newest one that Badger has
 
 	commitMu sync.Mutex // held for the whole of a commit
 	failed   error      // first error of a write or sync, under commitMu
 
-	room      *room
-	blocks    *tableBlocks
-	broken    *broken
-	lost      *lostTables
+	parts
 	reads     *reads
-	merges    *mergeCheck
 	memtables *memtables
 	readers   readers
 	reclaimer *reclaimer
@@ -317,44 +315,71 @@ func (o Options) open() (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), blocks.close())
 	}
-	// The mapping shows the real path, with all symbolic links followed.
-	dir, err := filepath.EvalSymlinks(o.Dir)
-	var in inside
-	if err == nil {
-		in, err = insideOf(bdb)
-	}
+	db, err := o.begin(bdb, bopts, is, parts{
+		room: space, blocks: blocks, broken: lost, lost: tables, merges: check,
+	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), lost.close(bdb),
 			blocks.close())
 	}
+	db.reclaimer = r
+	r.start(db)
+	db.scrubber.start(db)
+	return db, nil
+}
+
+// parts are what was made before Badger was opened.
+type parts struct {
+	room   *room
+	blocks *tableBlocks
+	broken *broken
+	lost   *lostTables
+	merges *mergeCheck
+}
+
+// begin makes a DB of what Badger has opened, and starts what belongs to it. After an error
+// there is nothing to stop.
+func (o Options) begin(
+	bdb *badger.DB, bopts badger.Options, is prepared, with parts,
+) (*DB, error) {
+	// The mapping shows the real path, with all symbolic links followed.
+	dir, err := filepath.EvalSymlinks(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	in, err := insideOf(bdb)
+	if err != nil {
+		return nil, err
+	}
 	db := &DB{
-		DB:          bdb,
+		DB: bdb, parts: with,
 		maxTxnBytes: bdb.MaxBatchSize() - 128, // what the end marker takes, and some
 		maxTxnCount: bdb.MaxBatchCount() - 2,  // the end marker, and Badger's limit is exclusive
 		maxValue:    bopts.ValueThreshold - 1,
-		room:        space,
-		blocks:      blocks,
-		broken:      lost,
-		lost:        tables,
-		merges:      check,
 		memtables:   in.memtables,
-		wal:         newWALWatch(dir, o, space),
+		profile:     o.Profile,
+		wal:         newWALWatch(dir, o, with.room),
 	}
-	db.committed.Store(bdb.MaxVersion())
-	if err := db.wal.start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("badgerdb: open %s: %w", o.Dir, err), lost.close(bdb),
-			blocks.close())
+	newest := bdb.MaxVersion()
+	db.committed.Store(newest)
+	db.durable.Store(newest)
+	db.mover = newMover(db)
+	db.journal = newJournal(dir, o, with.room, is.lastLog(newest))
+	if err = db.wal.start(); err != nil {
+		return nil, err
+	}
+	if err = db.journal.begin(newest+1, newest); err != nil {
+		return nil, err
 	}
 	db.scrubber = newScrubber(o)
 	db.reads = &reads{
 		levels: in.levels, indexes: newIndexCache(o.IndexCacheSize), suspect: db.scrubber.suspect,
 	}
-	check.start(in.merging, in.merging.check, db.scrubber.ctx.Done())
-	tables.start(db.tableIDs)
-	space.start(dir)
-	db.reclaimer = r
-	r.start(db)
-	db.scrubber.start(db)
+	db.merges.start(in.merging, in.merging.check, db.scrubber.ctx.Done())
+	db.lost.start(db.tableIDs)
+	db.room.flushed = db.journal.retire
+	db.room.start(dir)
+	db.mover.start()
 	return db, nil
 }
 
@@ -373,16 +398,22 @@ func (db *DB) Close() error {
 		db.scrubber.stop()
 		return nil
 	})
-	leave := !db.room.leave() || err != nil
 	db.commitMu.Lock()
 	defer db.commitMu.Unlock()
+	db.mover.stop()
+	failed := db.usable() != nil
+	leave := !db.room.leave() || err != nil
 	if db.failed == nil || leave {
 		db.failed = errors.New("badgerdb: closed")
 	}
 	db.memtables.close()
-	err = errors.Join(err, db.wal.close())
+	err = errors.Join(err, db.journal.close())
 	if !leave {
-		err = errors.Join(err, db.broken.close(db.DB), db.wal.remove())
+		closing := errors.Join(db.broken.close(db.DB), db.wal.remove())
+		if closing == nil && !failed {
+			closing = db.journal.remove() // all is in tables
+		}
+		err = errors.Join(err, closing)
 	}
 	if err = errors.Join(err, db.blocks.close()); err != nil {
 		return fmt.Errorf("badgerdb: close: %w", err)

@@ -25,7 +25,7 @@ func mustOpen(t testing.TB, o Options) *DB {
 
 func put(t *testing.T, db *DB, key, value string) {
 	t.Helper()
-	err := db.Commit(func(txn *badger.Txn) error { return txn.Set([]byte(key), []byte(value)) })
+	err := db.Commit(func(txn *Txn) error { return txn.Set([]byte(key), []byte(value)) })
 	if err != nil {
 		t.Fatal(err)
 	}

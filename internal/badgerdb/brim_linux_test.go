@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dgraph-io/badger/v4"
 	"golang.org/x/sys/unix"
 )
 
@@ -166,7 +165,7 @@ func (w *brimWriter) write(key int, value []byte) error {
 		return err
 	}
 	copy(value, fmt.Sprintf("%08d", number))
-	err = w.db.Commit(func(txn *badger.Txn) error {
+	err = w.db.Commit(func(txn *Txn) error {
 		return txn.Set([]byte(brimKey(key)), value)
 	})
 	if err != nil {

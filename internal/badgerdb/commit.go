@@ -8,75 +8,92 @@ import (
 	"github.com/dgraph-io/badger/v4"
 )
 
-// Commit runs fn with a writable transaction that reads what is committed, and
-// makes its writes durable as one: one record in the write-ahead log and one
-// sync. When fn returns an error nothing is written, and Commit returns that
+// Commit runs fn with a transaction, and makes what it writes durable as one: one write to the
+// journal and one sync. When fn returns an error nothing is written, and Commit returns that
 // error as it is. When the write or the sync fails, Commit returns an error that
 // wraps [ErrFailed], and so does every Commit after it.
 //
 // Without enough disk space Commit waits for it, before it calls fn, and ends with
 // [ErrNoSpace] when the database is closed meanwhile; nothing is written then.
 //
-// Commits are made one at a time; fn must not call Commit. Keys and values that
-// fn sets must stay as they are until Commit has returned. To put more into a
+// Commits are made one at a time; fn must not call Commit, nor use its transaction after it
+// has returned. To put more into a
 // transaction than [DB.MaxTxnBytes] and [DB.MaxTxnCount] allow is
-// [badger.ErrTxnTooBig] from the transaction, before anything is written. After an error
-// that wraps [ErrFailed] they must stay as they are for ever: Badger may still have them.
-func (db *DB) Commit(fn func(*badger.Txn) error) error {
+// [badger.ErrTxnTooBig] from the transaction, before anything is written.
+//
+// Who reads afterwards sees it, and waits for that if he must: Badger gets it beside the sync.
+func (db *DB) Commit(fn func(*Txn) error) error {
 	db.commitMu.Lock()
 	defer db.commitMu.Unlock()
-	if db.failed == nil {
-		db.failed = db.broken.err()
-	}
-	if db.failed != nil {
-		return db.failed
+	if err := db.usable(); err != nil {
+		return err
 	}
 	if err := db.room.admit(); err != nil {
 		return err
 	}
-	last := db.committed.Load()
-	txn := db.NewTransactionAt(last, true)
-	defer txn.Discard()
-	if err := fn(txn); err != nil {
+	t := db.mover.take()
+	t.version = db.NextTs()
+	// Without writes a transaction must not use up a number: that would be a hole. Nor is it
+	// known before whether there are any, so a full file of the journal ends after this one.
+	t.buf = append(t.buf, db.journal.page...)
+	if err := fn(t); err != nil || len(t.pairs) == 0 {
+		db.mover.give(t)
 		return err
 	}
-	// Commit at no timestamp succeeds for a transaction without writes and for no
-	// other. Such a one must not use up a timestamp: that would be a hole.
-	if txn.Commit() == nil {
-		return nil
-	}
-	if err := db.write(txn, last+1); err != nil {
-		db.failed = fmt.Errorf("badgerdb: commit %d: %w: %w", last+1, ErrFailed, err)
+	t.finish()
+	version := t.version
+	if err := db.write(t); err != nil {
+		db.failed = fmt.Errorf("badgerdb: commit %d: %w: %w", version, ErrFailed, err)
 		return db.failed
 	}
-	db.committed.Store(last + 1)
-	// Always below the newest commit, so that whatever compaction drops, the newest
-	// version in the files stays that of the newest commit: recovery and checkTables
-	// count on it. At once, because a compaction that keeps what is hidden brings it,
-	// with the deletion, to where nothing looks at it again.
-	db.SetDiscardTs(db.readers.oldest(last))
 	return nil
 }
 
-// write writes a transaction and makes it durable. It is in Badger's memtable before that, but
-// nobody sees it there, and the memtable becomes a table only when a later commit has begun the
-// next one, or at the end.
-func (db *DB) write(txn *badger.Txn, ts uint64) error {
+// usable returns why nothing can be written, or nil. The caller holds commitMu.
+func (db *DB) usable() error {
+	if db.failed == nil {
+		db.failed = db.broken.err()
+	}
+	if db.failed == nil {
+		db.failed = db.mover.failed()
+	}
+	return db.failed
+}
+
+// write makes a transaction durable, and has Badger get it. Badger may have it before it is
+// durable, but nobody sees it there, and the memtable becomes a table only when a later commit
+// has begun the next one, or at the end.
+func (db *DB) write(t *Txn) error {
 	db.pace.begin(time.Now())
 	defer func() { db.pace.end(time.Now()) }()
-	if err := db.broken.commit(txn, ts); err != nil {
+	version := t.version
+	if err := db.journal.write(t); err != nil {
 		return err
 	}
-	if err := db.wal.afterCommit(); err != nil {
+	if err := db.mover.push(t); err != nil { // the mover has it from here on
 		return err
+	}
+	if err := db.journal.durable(db.journal.file); err != nil {
+		return err
+	}
+	db.durable.Store(version)
+	if err := db.journal.prepare(version); err != nil {
+		return err
+	}
+	if db.profile == State {
+		// Whoever has committed here reads at once; and a failure is his, too.
+		return db.mover.wait(version)
 	}
 	return db.broken.err()
 }
 
+// settle returns when Badger has everything that is durable, or will not get it.
+func (db *DB) settle() error { return db.mover.wait(db.durable.Load()) }
+
 // NextTs returns the timestamp that the next commit will have.
 //
 //nolint:staticcheck // Badger writes Ts
-func (db *DB) NextTs() uint64 { return db.committed.Load() + 1 }
+func (db *DB) NextTs() uint64 { return db.durable.Load() + 1 }
 
 // MaxTxnBytes returns how many bytes a transaction may hold: the sum of its keys
 // and values and of [EntryOverhead] for each pair.
@@ -90,11 +107,11 @@ func (db *DB) MaxTxnCount() int64 { return db.maxTxnCount }
 func (db *DB) MaxValueBytes() int64 { return db.maxValue }
 
 // Reserve returns how many bytes of free space the database should have while it
-// runs: for all memtables and their logs, and for compactions that have fallen
+// runs: for all memtables, their logs and the journal, and for compactions that have fallen
 // behind as far as Badger lets them.
 func (db *DB) Reserve() int64 {
 	o := db.Opts()
-	return int64(numMemtables+2)*o.MemTableSize*115/100 +
+	return int64(numMemtables+2)*o.MemTableSize*115/100 + (numMemtables+3)*walSize(o.MemTableSize) +
 		2*int64(o.NumLevelZeroTablesStall)*o.MemTableSize
 }
 
@@ -127,6 +144,9 @@ type Snapshot struct {
 // Snapshot returns the database as of the newest commit. The caller discards it,
 // after it has closed its iterators.
 func (db *DB) Snapshot() *Snapshot {
+	_ = db.mover.wait(db.durable.Load())
+	// If Badger does not get it, nothing is committed any more, and the process is to end.
+	_ = db.settle()
 	ts := db.readers.enter(&db.committed)
 	return &Snapshot{Txn: db.NewTransactionAt(ts, false), readers: &db.readers}
 }

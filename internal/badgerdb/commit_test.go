@@ -49,16 +49,16 @@ func TestCommitErrors(t *testing.T) {
 	db := mustOpen(t, o)
 	refused := errors.New("refused")
 	before := db.NextTs()
-	if err := db.Commit(func(*badger.Txn) error { return refused }); !errors.Is(err, refused) {
+	if err := db.Commit(func(*Txn) error { return refused }); !errors.Is(err, refused) {
 		t.Errorf("Commit = %v, want the error of fn", err)
 	}
-	if err := db.Commit(func(*badger.Txn) error { return nil }); err != nil {
+	if err := db.Commit(func(*Txn) error { return nil }); err != nil {
 		t.Errorf("Commit of nothing = %v", err)
 	}
 	if got := db.NextTs(); got != before {
 		t.Errorf("NextTs = %d after nothing was written, want %d", got, before)
 	}
-	err := db.Commit(func(txn *badger.Txn) error {
+	err := db.Commit(func(txn *Txn) error {
 		for i := range 1 << 20 {
 			if err := txn.Set(fmt.Appendf(nil, "%d", i), nil); err != nil {
 				return err
@@ -78,16 +78,27 @@ func TestCommitErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := db.wal.close(); err != nil {
+		db.mover.stop()
+		if err := db.journal.close(); err != nil {
 			t.Error(err)
 		}
 	}()
-	set := func(txn *badger.Txn) error { return txn.Set([]byte("k"), []byte("w")) }
+	// The first one is in the journal, and Badger does not take it.
+	if err := db.Commit(set("w")); err != nil && !errors.Is(err, ErrFailed) {
+		t.Errorf("Commit = %v, want none or ErrFailed", err)
+	}
+	if err := db.mover.wait(db.NextTs() - 1); !errors.Is(err, ErrFailed) {
+		t.Errorf("what Badger does not take has ended with %v, want ErrFailed", err)
+	}
 	for range 2 {
-		if err := db.Commit(set); !errors.Is(err, ErrFailed) {
+		if err := db.Commit(set("x")); !errors.Is(err, ErrFailed) {
 			t.Errorf("Commit = %v, want ErrFailed", err)
 		}
 	}
+}
+
+func set(value string) func(*Txn) error {
+	return func(txn *Txn) error { return txn.Set([]byte("k"), []byte(value)) }
 }
 
 func TestLimitsCanBeReached(t *testing.T) {
@@ -95,12 +106,12 @@ func TestLimitsCanBeReached(t *testing.T) {
 	value := make([]byte, db.MaxValueBytes())
 	key := []byte("key")
 	room := db.MaxTxnBytes() - int64(len(key)) - EntryOverhead
-	if err := db.Commit(func(txn *badger.Txn) error {
+	if err := db.Commit(func(txn *Txn) error {
 		return txn.Set(key, value[:min(room, db.MaxValueBytes())])
 	}); err != nil {
 		t.Errorf("Commit of a value of the largest size = %v", err)
 	}
-	if err := db.Commit(func(txn *badger.Txn) error {
+	if err := db.Commit(func(txn *Txn) error {
 		for i := range db.MaxTxnCount() {
 			if err := txn.Set(fmt.Appendf(nil, "%d", i), nil); err != nil {
 				return err
@@ -136,7 +147,7 @@ func TestActiveLogHasRandomAccess(t *testing.T) {
 	db := mustOpen(t, testOptions(t))
 	check := func() {
 		t.Helper()
-		name := walName(db.wal.next - 1)
+		name := walName(db.wal.active())
 		maps, err := os.ReadFile("/proc/self/smaps")
 		if err != nil {
 			t.Skip(err)
@@ -149,9 +160,9 @@ func TestActiveLogHasRandomAccess(t *testing.T) {
 		}
 	}
 	check()
-	before := db.wal.next
+	before := db.wal.active()
 	fillTables(t, db)
-	if db.wal.next == before {
+	if db.wal.active() == before {
 		t.Error("no rotation")
 	}
 	check()

@@ -25,14 +25,16 @@ type files struct {
 	manifest bool
 	tables   []string // names of *.sst
 	wals     []walFile
+	stale    []string // names of Badger's own logs beside a journal, which count for nothing
 	others   []string // names of what holds nothing of ours
 	odd      []string // names of what is no file and should be one
 	bytes    int64    // of all tables
 }
 
 type walFile struct {
-	name string
-	id   uint64
+	name    string
+	id      uint64
+	journal bool // it is of the journal
 }
 
 // listFiles reads the directory and removes what holds nothing and keeps Badger from
@@ -72,7 +74,15 @@ func listFiles(dir string, log *slog.Logger) (files, error) {
 
 // scanFiles reads the directory. Empty are the files without content that [listFiles]
 // removes; they are not among the others.
-func scanFiles(dir string) (f files, empty []string, err error) {
+func scanFiles(dir string) (files, []string, error) {
+	f, empty, err := scanAll(dir)
+	if err == nil {
+		err = f.pickLogs()
+	}
+	return f, empty, err
+}
+
+func scanAll(dir string) (f files, empty []string, err error) {
 	f.dir = dir
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -90,7 +100,7 @@ func scanFiles(dir string) (f files, empty []string, err error) {
 			continue
 		}
 		other := ext == ".vlog" || name == badger.KeyRegistryFileName
-		if info.Size() == 0 && (ext == ".mem" || other) || name == reserveName {
+		if info.Size() == 0 && (ext == ".mem" || other) || name == reserveName || ext == spareExt {
 			empty = append(empty, name)
 			continue
 		}
@@ -100,13 +110,13 @@ func scanFiles(dir string) (f files, empty []string, err error) {
 		case ext == ".sst":
 			f.tables = append(f.tables, name)
 			f.bytes += info.Size()
-		case ext == ".mem":
+		case ext == ".mem" || ext == journalExt:
 			id, err := strconv.ParseUint(strings.TrimSuffix(name, ext), 10, 32)
 			if err != nil {
 				return f, empty, fmt.Errorf("%w: %s is no write-ahead log's name",
 					ErrDamaged, name)
 			}
-			f.wals = append(f.wals, walFile{name: name, id: id})
+			f.wals = append(f.wals, walFile{name: name, id: id, journal: ext == journalExt})
 		case other:
 			f.others = append(f.others, name)
 		}
@@ -119,7 +129,7 @@ func scanFiles(dir string) (f files, empty []string, err error) {
 // among them: it is removed, whatever it is.
 func isOurs(name, ext string) bool {
 	switch ext {
-	case ".mem", ".vlog", ".sst":
+	case ".mem", ".vlog", ".sst", journalExt:
 		return true
 	}
 	switch name {
@@ -196,6 +206,9 @@ func checkOther(dir, name string) (err error) {
 type prepared struct {
 	based  bool  // there are tables below level 0
 	memory int64 // what the fullest log takes in a memtable
+
+	newest uint64 // the newest transaction in a log
+	log    uint64 // the highest number of one
 }
 
 // prepare does everything that must be done or known before Badger opens the
@@ -232,10 +245,16 @@ func prepare(o Options, bopts badger.Options) (is prepared, err error) {
 	if err := checkSpace(f, o.MemTableSize, bopts); err != nil {
 		return is, err
 	}
+	if err := adoptLogs(f, wals, o.Logger); err != nil {
+		return is, err
+	}
 	for _, t := range m.Tables {
 		is.based = is.based || t.Level > 0
 	}
-	is.memory = wals.memory
+	is.memory, is.newest = wals.memory, wals.newest
+	for _, w := range f.wals {
+		is.log = max(is.log, w.id)
+	}
 	return is, checkDescriptors(len(f.tables), o.Logger)
 }
 
@@ -305,6 +324,6 @@ func openSpace(wals int, tables, memTable int64, bopts badger.Options) int64 {
 	// Memtables and logs of those that there are, and the tables that come of them; but no
 	// less than what is needed to write afterwards.
 	logs := max(int64(wals+numMemtables+2)*memTable*115/100,
-		holdSpace(memTable)+2*walSize(memTable))
+		holdSpace(memTable)+4*walSize(memTable))
 	return logs + min(tables, int64(bopts.NumLevelZeroTables)*memTable+2*bopts.BaseLevelSize)
 }

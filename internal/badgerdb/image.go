@@ -177,6 +177,9 @@ func (l *loading) loadWALs() {
 		if err := gap(adjacent, prev, c); err != nil {
 			l.damage(w.name, err)
 		}
+		if w.journal && !c.journal {
+			l.damage(w.name, errNoJournal)
+		}
 		if c.torn != 0 {
 			l.note(w.name, "ends with a part of transaction %d, which was never"+
 				" acknowledged: a kill or a power failure leaves that", c.torn)
@@ -209,8 +212,12 @@ func (m *Image) addWAL(b []byte) {
 	}
 }
 
+// sortWAL brings the pairs into order. A transaction may write a key more than once; the last
+// time counts.
 func (m *Image) sortWAL() {
+	slices.Reverse(m.wal)
 	slices.SortStableFunc(m.wal, func(a, b pair) int { return y.CompareKeys(a.key, b.key) })
+	m.wal = slices.CompactFunc(m.wal, func(a, b pair) bool { return bytes.Equal(a.key, b.key) })
 }
 
 // loadTables opens the tables that the MANIFEST names, and judges the others.
@@ -234,6 +241,9 @@ func (l *loading) loadTables(manifest badger.Manifest) {
 		l.image.Bytes += t.Size()
 	}
 	l.image.Newest = max(l.image.Newest, l.named)
+	if err := l.wals.follows(l.named); err != nil {
+		l.damage(badger.ManifestFilename, err)
+	}
 	for number, tables := range byLevel {
 		l.image.levels = append(l.image.levels, level{number, tables})
 	}

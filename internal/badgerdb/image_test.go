@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/raftyard/raftyard/internal/vfs/vfstest"
 )
@@ -73,7 +74,7 @@ func churn(t *testing.T, db *DB, dice *rand.Rand, commits int) {
 		value[i] = byte(dice.IntN(256))
 	}
 	for range commits {
-		err := db.Commit(func(txn *badger.Txn) error {
+		err := db.Commit(func(txn *Txn) error {
 			for range 1 + dice.IntN(5) {
 				key := fmt.Appendf(nil, "key%03d", dice.IntN(300))
 				if dice.IntN(4) == 0 {
@@ -114,8 +115,8 @@ func TestImageShowsWhatTheDatabaseShows(t *testing.T) {
 				for _, dir := range []Options{killed, o} {
 					before := vfstest.Tree(t, dir.Dir)
 					if got := imageContent(t, dir); !slices.Equal(got, want) {
-						t.Errorf("round %d: the image of %s shows %d pairs, the database %d",
-							round, dir.Dir, len(got), len(want))
+						t.Errorf("round %d: the image of %s shows %d pairs, the database %d: %s",
+							round, dir.Dir, len(got), len(want), cmp.Diff(want, got))
 					}
 					if after := vfstest.Tree(t, dir.Dir); !slices.Equal(before, after) {
 						t.Errorf("reading %s has changed it", dir.Dir)
@@ -232,8 +233,11 @@ func TestImageFindsDamage(t *testing.T) {
 		{"manifest flipped", first("MANIFEST"), flip(0.5), false},
 		{"manifest empty", first("MANIFEST"), func([]byte) []byte { return nil }, false},
 		{"manifest missing", first("MANIFEST"), nil, false},
-		{"log flipped", first("*.mem"), func(b []byte) []byte { b[200] ^= 1; return b }, false},
-		{"log's header", first("*.mem"), flip(0), false},
+		{"log flipped", first("*.jnl"), func(b []byte) []byte { b[200] ^= 1; return b }, false},
+		{"log's header", first("*.jnl"), flip(0), false},
+		{"log's first", first("*.jnl"), func(b []byte) []byte { b[18] ^= 1; return b }, false},
+		{"log no journal", first("*.jnl"), func(b []byte) []byte { b[9] ^= 1; return b }, false},
+		{"log that does not count", first("*.mem"), flip(0), true},
 		{"registry flipped", first("KEYREGISTRY"), flip(1), true},
 		{"registry cut", first("KEYREGISTRY"), func(b []byte) []byte { return b[:9] }, true},
 		{"registry missing", first("KEYREGISTRY"), nil, true},
@@ -243,7 +247,7 @@ func TestImageFindsDamage(t *testing.T) {
 		{"statistics cut", first("DISCARD"), func(b []byte) []byte { return b[:9] }, true},
 	}
 	for _, pattern := range []string{
-		"*.sst", "*.mem", "*.vlog", "MANIFEST", "KEYREGISTRY", "DISCARD", "LOCK",
+		"*.sst", "*.mem", "*.jnl", "*.vlog", "MANIFEST", "KEYREGISTRY", "DISCARD", "LOCK",
 	} {
 		tests = append(tests, damageTest{pattern + " is no file", func(
 			t *testing.T, dir string,

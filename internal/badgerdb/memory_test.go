@@ -34,7 +34,7 @@ func TestMemory(t *testing.T) {
 			const keys, size = 400, 10_000 // four memtables
 			most, value := int64(0), bytes.Repeat([]byte("v"), size)
 			for i := range keys {
-				err := db.Commit(func(txn *badger.Txn) error { return txn.Set(key(i), value) })
+				err := db.Commit(func(txn *Txn) error { return txn.Set(key(i), value) })
 				if err != nil {
 					t.Fatal(err)
 				}

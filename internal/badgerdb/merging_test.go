@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/dgraph-io/badger/v4"
-
 	"github.com/raftyard/raftyard/internal/vfs/vfstest"
 )
 
@@ -28,7 +26,7 @@ var harms = map[string]func(size int64) int64{ //nolint:gochecknoglobals // a co
 // compressible is like burst with values that compress, so that damage shows in the unpacking.
 func compressible(t testing.TB, db *DB, n int) {
 	t.Helper()
-	change(t, db, n, 10, func(txn *badger.Txn, key []byte) error {
+	change(t, db, n, 10, func(txn *Txn, key []byte) error {
 		var value strings.Builder
 		for i := range 300 {
 			fmt.Fprintf(&value, "{%q: %d}", key, i*7919)
@@ -82,7 +80,7 @@ func TestDamageIsNotMerged(t *testing.T) {
 					!strings.Contains(err.Error(), filepath.Base(path)) {
 					t.Errorf("the next start: %v, want that %s is damaged", err, path)
 				}
-				set := func(txn *badger.Txn) error { return txn.Set([]byte("k"), nil) }
+				set := func(txn *Txn) error { return txn.Set([]byte("k"), nil) }
 				if err := db.Commit(set); !errors.Is(err, ErrFailed) {
 					t.Errorf("Commit = %v, want ErrFailed", err)
 				}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dgraph-io/badger/v4"
 	"go.uber.org/goleak"
 )
 
@@ -66,10 +65,10 @@ func listing(t *testing.T, dir string) string {
 	return fmt.Sprintf("%q %x", names, manifest)
 }
 
-// lastLog returns the path of the newest write-ahead log that has been begun.
+// lastLog returns the path of the newest file of the journal.
 func lastLog(t *testing.T, o Options) string {
 	t.Helper()
-	return slices.Max(slices.DeleteFunc(glob(t, o, "*.mem"), func(path string) bool {
+	return slices.Max(slices.DeleteFunc(glob(t, o, "*"+journalExt), func(path string) bool {
 		info, err := os.Stat(path)
 		return err == nil && info.Size() == 0
 	}))
@@ -113,7 +112,7 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		for i := range 10 {
 			put(t, db, fmt.Sprint("k", i), fmt.Sprint("value-", i))
 		}
-		err := db.Commit(func(txn *badger.Txn) error {
+		err := db.Commit(func(txn *Txn) error {
 			return errors.Join(
 				txn.Set([]byte("l1"), []byte("last-1")), txn.Set([]byte("l2"), []byte("last-2")))
 		})
@@ -297,7 +296,7 @@ func TestGapBetweenLogsIsRefused(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f.wals = append(f.wals, walFile{name, id})
+		f.wals = append(f.wals, walFile{name: name, id: id})
 	}
 	log := testOptions(t).withDefaults().Logger
 

@@ -12,13 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// badgerSyncs reports whether Badger is to sync its write-ahead log after each transaction.
-// On Linux we do, by [syncData].
-const badgerSyncs = false
-
-// syncData makes the content of a file durable, also what was written to it through a mapping,
-// and what is needed to find it, such as its length. For a mapping of the whole file Linux does
-// the same in msync with MS_SYNC: it syncs the data of the file in the mapping's range.
+// syncData makes the content of a file durable, and what is needed to find it, such as its
+// length.
 func syncData(f *os.File) error {
 	for {
 		err := unix.Fdatasync(int(f.Fd()))

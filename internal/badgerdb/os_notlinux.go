@@ -7,11 +7,7 @@ import (
 	"os"
 )
 
-// badgerSyncs reports whether Badger is to sync its write-ahead log after each transaction. It
-// is, because a sync of a file need not know here of what was written through a mapping.
-const badgerSyncs = true
-
-// syncData makes the content of a file durable that was not written through a mapping.
+// syncData makes the content of a file durable.
 func syncData(f *os.File) error { return f.Sync() }
 
 // adviseRandom does nothing: the large folios it is against are Linux's.

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/dgraph-io/badger/v4"
 )
 
 // What the writer says when a commit was acknowledged, before its number, and after it when it
@@ -85,7 +83,7 @@ func (m *cutModel) check(t *testing.T, db *DB, acked uint64) error {
 // writeUntilCut is the child that writes: a commit for each byte that it reads.
 func writeUntilCut(t *testing.T) {
 	db := mustOpen(t, cutOptions(cutDir)) // in the directory in which this process is
-	db.wal.sync = wrongSync(os.Getenv(cutArgs), db.wal.sync)
+	db.journal.sync = wrongSync(os.Getenv(cutArgs), db.journal.sync)
 	last := uint64(0)
 	if said := get(t, db, lastKey); said != "none" {
 		var err error
@@ -97,8 +95,8 @@ func writeUntilCut(t *testing.T) {
 		if _, err := io.ReadFull(os.Stdin, b); err != nil {
 			t.Fatal(err)
 		}
-		next := db.wal.next
-		if err := db.Commit(func(txn *badger.Txn) error {
+		name := db.journal.name
+		if err := db.Commit(func(txn *Txn) error {
 			for key, value := range cutCommit(last + 1) {
 				err := txn.Set([]byte(key), []byte(value))
 				if value == "" {
@@ -113,7 +111,7 @@ func writeUntilCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		said := ""
-		if db.wal.next != next {
+		if db.journal.name != name {
 			said = " " + begunText
 		}
 		if _, err := fmt.Printf("%s%d%s\n", ackedText, last+1, said); err != nil {

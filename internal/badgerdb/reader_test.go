@@ -28,7 +28,7 @@ func writeState(t testing.TB, o Options) *DB {
 	o.Profile = State
 	db := openByHand(t, o)
 	for round := range 2 {
-		change(t, db, 600, 10, func(txn *badger.Txn, key []byte) error {
+		change(t, db, 600, 10, func(txn *Txn, key []byte) error {
 			value := fmt.Append(nil, round)
 			for i := range 300 {
 				value = fmt.Appendf(value, "{%q: %d}", key, i*7919)
@@ -51,7 +51,7 @@ func TestReaderIsRight(t *testing.T) {
 	want := make(map[string]string)
 	key := func() string { return fmt.Sprintf("key-%03d", random.IntN(500)) }
 	for round := range 60 {
-		err := db.Commit(func(txn *badger.Txn) error {
+		err := db.Commit(func(txn *Txn) error {
 			var errs []error
 			for range 50 {
 				k, v := key(), fmt.Sprint(round, strings.Repeat("x", random.IntN(4000)))
@@ -95,7 +95,7 @@ func TestReaderValueIsItsOwn(t *testing.T) {
 	defer mustClose(t, db)
 	key, other := []byte("key"), []byte("empty")
 	put := func(value string) {
-		err := db.Commit(func(txn *badger.Txn) error {
+		err := db.Commit(func(txn *Txn) error {
 			return errors.Join(txn.Set(key, []byte(value)), txn.Set(other, nil))
 		})
 		if err != nil {
@@ -313,7 +313,7 @@ func benchmarkReader(b *testing.B, indexes int64) {
 		compressible(b, db, 4000)
 	}
 	awaitFlushes(b, db)
-	err := db.Commit(func(txn *badger.Txn) error {
+	err := db.Commit(func(txn *Txn) error {
 		return txn.Set([]byte("newest"), make([]byte, 100))
 	})
 	if err != nil {

@@ -42,7 +42,7 @@ func TestReaderBesideCompactions(t *testing.T) {
 		}
 	}()
 	for round := range 12 {
-		change(t, db, 200, 20, func(txn *badger.Txn, key []byte) error {
+		change(t, db, 200, 20, func(txn *Txn, key []byte) error {
 			if round%3 == 2 {
 				return txn.Delete(key)
 			}

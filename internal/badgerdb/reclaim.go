@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
-
-	"github.com/dgraph-io/badger/v4"
 )
 
 // reclaimer returns disk space when the database has become quiet. Badger alone
@@ -144,7 +142,7 @@ func (db *DB) Reclaim() error { return db.reclaimer.judge() }
 func (r *reclaimer) judge() error {
 	r.work.Lock()
 	defer r.work.Unlock()
-	if err := r.db.broken.err(); err != nil {
+	if err := errors.Join(r.db.broken.err(), r.db.settle()); err != nil {
 		return err
 	}
 	e, err := r.estimate()
@@ -192,16 +190,9 @@ func (r *reclaimer) estimate() (estimate, error) {
 	// them.
 	pair := max(e.total/max(all, 1), lastBytes/max(last, 1))
 	e.upper = upperKeys * pair
-	keys, err := walKeys(filepath.Join(r.db.wal.dir, walName(r.active())))
+	keys, err := walKeys(filepath.Join(r.db.wal.dir, walName(r.db.wal.active())))
 	e.memory = int64(keys) * pair
 	return e, err
-}
-
-// active returns the number of the write-ahead log that is written to.
-func (r *reclaimer) active() uint64 {
-	r.db.commitMu.Lock()
-	defer r.db.commitMu.Unlock()
-	return r.db.wal.next - 1
 }
 
 // reclaim pushes the memtable to disk, if it hides much, and merges the levels.
@@ -249,22 +240,22 @@ var errInterrupted = errors.New("interrupted")
 // flush fills the memtable until Badger begins another one, and waits until it
 // has become a table.
 func (r *reclaimer) flush() error {
-	id := r.active()
+	id := r.db.wal.active()
 	clock := time.NewTicker(fillInterval)
 	defer clock.Stop()
 	size := int(min(fillSize, r.db.maxValue/2))
-	for own := r.db.committed.Load(); r.active() == id; own++ {
+	for own := r.db.committed.Load(); r.db.wal.active() == id; own++ {
 		if r.db.committed.Load() > own+quietCommits {
 			return errInterrupted
 		}
-		if err := r.fill(size); err != nil {
+		if err := errors.Join(r.fill(size), r.db.settle()); err != nil {
 			return err
 		}
 		if err := r.wait(clock.C); err != nil {
 			return err
 		}
 	}
-	if err := r.fill(0); err != nil {
+	if err := errors.Join(r.fill(0), r.db.settle()); err != nil {
 		return err
 	}
 	old := filepath.Join(r.db.wal.dir, walName(id))
@@ -365,7 +356,7 @@ func (r *reclaimer) release() bool {
 
 // scratch commits a value of so many bytes, or deletes it.
 func (r *reclaimer) scratch(size int) error {
-	return r.db.Commit(func(txn *badger.Txn) error {
+	return r.db.Commit(func(txn *Txn) error {
 		if size == 0 {
 			return txn.Delete([]byte(scratchKey))
 		}

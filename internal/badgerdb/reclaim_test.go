@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/dgraph-io/badger/v4"
 )
 
 // openByHand opens a database of which the test alone drives the reclaimer.
@@ -47,7 +45,7 @@ func awaitTables(t *testing.T, db *DB, want int64) (have int64) {
 func burst(t *testing.T, db *DB, n int) {
 	t.Helper()
 	random := rand.NewChaCha8([32]byte{1})
-	change(t, db, n, 10, func(txn *badger.Txn, key []byte) error {
+	change(t, db, n, 10, func(txn *Txn, key []byte) error {
 		value := make([]byte, 10_000)
 		if _, err := random.Read(value); err != nil {
 			return err
@@ -58,14 +56,14 @@ func burst(t *testing.T, db *DB, n int) {
 
 func deleteBurst(t *testing.T, db *DB, n int) {
 	t.Helper()
-	change(t, db, n, 400, func(txn *badger.Txn, key []byte) error { return txn.Delete(key) })
+	change(t, db, n, 400, func(txn *Txn, key []byte) error { return txn.Delete(key) })
 }
 
 // change calls fn for n keys, so many in a transaction.
-func change(t testing.TB, db *DB, n, each int, fn func(*badger.Txn, []byte) error) {
+func change(t testing.TB, db *DB, n, each int, fn func(*Txn, []byte) error) {
 	t.Helper()
 	for i := 0; i < n; i += each {
-		err := db.Commit(func(txn *badger.Txn) error {
+		err := db.Commit(func(txn *Txn) error {
 			var errs []error
 			for k := i; k < min(n, i+each); k++ {
 				errs = append(errs, fn(txn, fmt.Appendf(nil, "burst-%04d", k)))
@@ -132,11 +130,11 @@ func TestReclaimIsNotWorthIt(t *testing.T) {
 	}
 	// A tenth is deleted.
 	deleteBurst(t, db, 100)
-	newest := db.committed.Load()
+	newest := db.NextTs()
 	if err := db.reclaimer.judge(); err != nil {
 		t.Fatal(err)
 	}
-	if got := db.committed.Load(); got != newest {
+	if got := db.NextTs(); got != newest {
 		t.Errorf("%d commits of the reclaimer's own", got-newest)
 	}
 	if err := db.Close(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,7 @@ type room struct {
 	reserve reserve
 	failed  time.Time                          // when the next log got no blocks; who looks has it
 	after   func(now time.Time, flushing bool) // called after each look of the goroutine
+	flushed func()                             // called after each look, for what waits for a flush
 
 	held     atomic.Bool
 	building atomic.Int64 // when a compaction has last begun a table, counted from opened
@@ -51,7 +53,7 @@ type room struct {
 	began   time.Time // of the hold
 	flushes []flushing
 	slowest time.Duration // of the latest flushes
-	next    string        // the log that has no blocks yet, for want of space
+	lacking []string      // logs that have no blocks yet, for want of space
 	seen    space.Look    // the latest
 	speed   space.Speed
 	wake    sync.Cond // the hold is over, or over is set
@@ -148,6 +150,7 @@ func (r *room) run() {
 		}
 		clock.Reset(r.look())
 		r.after(time.Now(), r.isFlushing())
+		r.flushed()
 	}
 }
 
@@ -214,7 +217,7 @@ func (r *room) judge(l space.Look) (left int64) {
 	r.speed.Take(l)
 	r.noteFlushes(now)
 	left = r.seen.Free - r.speed.Loss(r.ahead(now))
-	if !r.held.Load() && (left < r.need || r.next != "") {
+	if !r.held.Load() && (left < r.need || len(r.lacking) > 0) {
 		r.hold(now)
 		r.hurry()
 	}
@@ -245,7 +248,7 @@ func (r *room) look() time.Duration {
 	before := r.seen.Free
 	left := r.judge(l)
 	busy := len(r.flushes) > 0 || now.Sub(r.opened)-time.Duration(r.building.Load()) < buildTime
-	held, ready := r.held.Load(), r.next == ""
+	held, ready := r.held.Load(), len(r.lacking) == 0
 	r.mu.Unlock()
 
 	switch {
@@ -295,7 +298,7 @@ func (r *room) holdAll(now time.Time) {
 func (r *room) letGo(now time.Time) (held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.next != "" {
+	if len(r.lacking) > 0 {
 		return true
 	}
 	r.held.Store(false)
@@ -306,19 +309,31 @@ func (r *room) letGo(now time.Time) (held bool) {
 	return false
 }
 
-// nextLog returns the log that has no blocks yet, or nothing.
+// nextLog returns a log that has no blocks yet, or nothing.
 func (r *room) nextLog() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.next
+	if len(r.lacking) == 0 {
+		return ""
+	}
+	return r.lacking[0]
 }
 
 // prepared notes that a log has its blocks.
 func (r *room) prepared(next string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.next == next {
-		r.next = ""
+	r.lacking = slices.DeleteFunc(r.lacking, func(path string) bool { return path == next })
+}
+
+// lacks hears of a log that gets no blocks: nothing is written until it has them.
+func (r *room) lacks(path string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lacking = append(r.lacking, path)
+	if !r.held.Load() {
+		r.hold(time.Now())
+		r.hurry()
 	}
 }
 

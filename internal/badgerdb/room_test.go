@@ -12,8 +12,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/dgraph-io/badger/v4"
 )
 
 // testRoom is a room in a directory with as much free space as free says.
@@ -207,7 +205,7 @@ func TestCommitWaitsForSpace(t *testing.T) {
 	full.Store(true)
 	done := make(chan error, 1)
 	go func() {
-		done <- db.Commit(func(txn *badger.Txn) error { return txn.Set([]byte("held"), nil) })
+		done <- db.Commit(func(txn *Txn) error { return txn.Set([]byte("held"), nil) })
 	}()
 	for d := newDeadline(t); !db.Held(); {
 		d.wait("the hold")
@@ -223,7 +221,7 @@ func TestCommitWaitsForSpace(t *testing.T) {
 	}
 	full.Store(true)
 	go func() {
-		done <- db.Commit(func(txn *badger.Txn) error { return txn.Set([]byte("never"), nil) })
+		done <- db.Commit(func(txn *Txn) error { return txn.Set([]byte("never"), nil) })
 	}()
 	for d := newDeadline(t); !db.Held(); {
 		d.wait("the hold")
@@ -257,7 +255,14 @@ func TestLogsHaveTheirBlocks(t *testing.T) {
 	value := string(make([]byte, 100<<10))
 	for i := range 25 { // more than one log
 		put(t, db, string(rune('a'+i)), value)
-		for _, id := range []uint64{db.wal.next - 1, db.wal.next} {
+		if err := db.mover.wait(db.NextTs() - 1); err != nil {
+			t.Fatal(err)
+		}
+		if got := blocks(t, filepath.Join(o.Dir, db.journal.name)); got < walSize(o.MemTableSize) {
+			t.Fatalf("commit %d: %s has %d bytes of blocks, want %d",
+				i, db.journal.name, got, walSize(o.MemTableSize))
+		}
+		for _, id := range []uint64{db.wal.active(), db.wal.active() + 1} {
 			path := filepath.Join(o.Dir, walName(id))
 			if got := blocks(t, path); got < walSize(o.MemTableSize) {
 				t.Fatalf("commit %d: %s has %d bytes of blocks, want %d",
@@ -265,8 +270,8 @@ func TestLogsHaveTheirBlocks(t *testing.T) {
 			}
 		}
 	}
-	if db.wal.next < 4 {
-		t.Errorf("the next log is %d: no log was full", db.wal.next)
+	if db.wal.next.Load() < 4 {
+		t.Errorf("the next log is %d: no log was full", db.wal.next.Load())
 	}
 }
 
@@ -281,7 +286,7 @@ func TestFailureInTheBackground(t *testing.T) {
 		}
 		log.halt = nil // it would stop the test
 		log.Errorf(text+": %v", "no")
-		err := db.Commit(func(txn *badger.Txn) error { return txn.Set([]byte("b"), nil) })
+		err := db.Commit(func(txn *Txn) error { return txn.Set([]byte("b"), nil) })
 		if !errors.Is(err, ErrFailed) {
 			t.Errorf("Commit after %q = %v, want ErrFailed", text, err)
 		}

@@ -16,21 +16,17 @@ type flushing struct {
 // rotated hears that a memtable is full, which is to become a table, and of the log that
 // the next one shall have.
 func (r *room) rotated(full, next string, prepared bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if full != "" {
+		r.mu.Lock()
 		r.flushes = append(r.flushes, flushing{log: full, began: time.Now()})
+		r.mu.Unlock()
 	}
-	if r.next = ""; prepared {
+	if prepared {
 		return
 	}
 	// The hold begins here, not with the next look: whoever looks gives the log its blocks, and
 	// removes it if it gets none. Badger must not have begun it meanwhile.
-	r.next = next
-	if !r.held.Load() {
-		r.hold(time.Now())
-		r.hurry()
-	}
+	r.lacks(next)
 }
 
 // isFlushing reports whether a memtable is to become a table.

@@ -314,7 +314,7 @@ func TestScrubRests(t *testing.T) {
 	defer mustClose(t, db)
 	synctest.Test(t, func(t *testing.T) {
 		s := newScrubber(Options{})
-		s.db = &DB{DB: db.DB, room: &room{}}
+		s.db = &DB{DB: db.DB, parts: parts{room: &room{}}}
 		s.db.room.held.Store(true)
 		read := make(chan error, 1)
 		go func() { read <- s.mayRead() }()

@@ -24,7 +24,7 @@ func TestSmallerMemtablesAfterAKill(t *testing.T) {
 			key := func(i int) []byte { return fmt.Appendf(nil, "%08d", i) }
 			o := killed(t, Options{Dir: t.TempDir(), MemTableSize: 8 << 20}, func(db *DB) {
 				for i := 0; i < tt.count; {
-					err := db.Commit(func(txn *badger.Txn) error {
+					err := db.Commit(func(txn *Txn) error {
 						for begin := i; i < tt.count && i < begin+1+1000/tt.length*10; i++ {
 							if err := txn.Set(key(i), value); err != nil {
 								return err
@@ -73,9 +73,9 @@ func TestSmallerMemtablesAfterAKill(t *testing.T) {
 func TestSameMemtablesAfterAKill(t *testing.T) {
 	for _, length := range []int{10, 1000} {
 		o := killed(t, Options{Dir: t.TempDir(), MemTableSize: 2 << 20}, func(db *DB) {
-			first := db.wal.next
-			for i := 0; db.wal.next == first; i++ { // a whole log
-				err := db.Commit(func(txn *badger.Txn) error {
+			first := db.wal.active()
+			for i := 0; db.wal.active() == first; i++ { // a whole log
+				err := db.Commit(func(txn *Txn) error {
 					for j := range 100 {
 						err := txn.Set(fmt.Appendf(nil, "%08d", i*100+j), make([]byte, length))
 						if err != nil {

@@ -1,6 +1,7 @@
 package badgerdb
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,6 +24,9 @@ func checkTables(f files, m badger.Manifest, w walSummary, bopts badger.Options)
 	named, err := namedTables(f, m)
 	if err != nil {
 		return err
+	}
+	if err = w.follows(named); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	ever, err := everNamed(filepath.Join(f.dir, badger.ManifestFilename))
 	if err != nil {
@@ -48,6 +52,23 @@ func checkTables(f files, m badger.Manifest, w walSummary, bopts badger.Options)
 				" others: the end of %s is lost",
 				ErrDamaged, badger.ManifestFilename, name, badger.ManifestFilename)
 		}
+	}
+	return nil
+}
+
+// follows reports a gap between the tables, the newest transaction in which is named, and the
+// journal: a file of it is removed only when the tables have all that is in it.
+func (w walSummary) follows(named uint64) error {
+	newest := named
+	for _, c := range w.logs {
+		if !c.journal {
+			continue
+		}
+		if first := cmp.Or(c.first, c.next); first > newest+1 {
+			return fmt.Errorf("transactions %d to %d are neither in the tables nor in the journal",
+				newest+1, first-1)
+		}
+		newest = max(newest, c.last)
 	}
 	return nil
 }

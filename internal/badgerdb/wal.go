@@ -2,7 +2,9 @@ package badgerdb
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -91,23 +93,30 @@ func parseEntry(b []byte) (walEntry, bool) {
 
 // walContent is what replay will find in one log.
 type walContent struct {
+	journal     bool   // it is of the journal: what is older than next is of its file's life before
+	next        uint64 // the transaction that would follow; zero: any
 	first, last uint64 // versions of the whole transactions; zero when there is none
 	end         int64  // where the whole transactions end
 	torn        uint64 // version of the entries after end that have no end marker
 	memory      int64  // about what the entries take in a memtable
 }
 
-// replay follows the log in b from its start as Badger will.
+// replay follows the log in b from its start as Badger will, when a log of the journal is cut
+// to its end.
 func replay(b []byte) (walContent, error) {
-	c := walContent{end: walHeaderSize}
+	c := walContent{end: walHeaderSize, next: journalFirst(b)}
+	c.journal = c.next != 0
 	at := walHeaderSize
 	for at < len(b) {
 		e, ok := parseEntry(b[at:])
-		if !ok {
+		if !ok || c.journal && e.version < c.next {
 			break
 		}
 		if c.torn != 0 && e.version != c.torn {
 			return c, fmt.Errorf("transaction %d has no end before %d begins", c.torn, e.version)
+		}
+		if c.next != 0 && e.version != c.next && (e.end || c.journal) {
+			return c, fmt.Errorf("transaction %d follows %d", e.version, c.next-1)
 		}
 		at += e.size
 		c.memory += int64(len(e.key)+len(e.value)) + nodeSize
@@ -115,13 +124,11 @@ func replay(b []byte) (walContent, error) {
 			c.torn = e.version
 			continue
 		}
-		if c.last != 0 && e.version != c.last+1 {
-			return c, fmt.Errorf("transaction %d follows %d", e.version, c.last)
-		}
 		if c.first == 0 {
 			c.first = e.version
 		}
 		c.last, c.torn, c.end = e.version, 0, int64(at)
+		c.next = e.version + 1
 	}
 	return c, nil
 }
@@ -131,10 +138,7 @@ func replay(b []byte) (walContent, error) {
 // and none of another's, because the next one is written only after the sync.
 // Entries of a later transaction mean that what was synced is damaged.
 func checkTail(b []byte, c walContent) error {
-	torn := c.torn
-	if torn == 0 && c.last != 0 {
-		torn = c.last + 1
-	}
+	torn := cmp.Or(c.torn, c.next)
 	budget := maxTailWork
 	for at := int(c.end); at < len(b) && budget > 0; {
 		if b[at] == 0 || !startsOwnEntry(b[at:]) {
@@ -218,6 +222,9 @@ func checkWALs(f files, log *slog.Logger) (walSummary, error) {
 		if err := gap(adjacent, prev, c); err != nil {
 			return sum, fmt.Errorf("%w: %s: %w", ErrDamaged, w.name, err)
 		}
+		if w.journal && !c.journal {
+			return sum, damaged(w.name, errNoJournal)
+		}
 		if c.torn != 0 {
 			log.Info("dropping a transaction that was cut off while it was written",
 				slog.String("file", w.name), slog.Uint64("transaction", c.torn))
@@ -232,13 +239,20 @@ func checkWALs(f files, log *slog.Logger) (walSummary, error) {
 	return sum, nil
 }
 
+// errNoJournal: a file of the journal has another header.
+var errNoJournal = errors.New("does not begin as a file of the journal")
+
 // gap reports that a log does not go on where the one before it ends. A snapshot may
 // keep an old log after a newer one has been flushed, so only neighbours are known to
 // follow each other.
 func gap(adjacent bool, prev, c walContent) error {
-	if adjacent && prev.last != 0 && c.first != 0 && c.first != prev.last+1 {
+	first := c.first
+	if c.journal && first == 0 {
+		first = c.next
+	}
+	if adjacent && prev.last != 0 && first != 0 && first != prev.last+1 {
 		return fmt.Errorf("begins with transaction %d, but the log before it ends with %d",
-			c.first, prev.last)
+			first, prev.last)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ type Badger struct{ *badgerdb.DB }
 
 // Commit implements [DB].
 func (b Badger) Commit(fn func(Writer) error) error {
-	return b.DB.Commit(func(txn *badger.Txn) error { return fn(txn) })
+	return b.DB.Commit(func(txn *badgerdb.Txn) error { return fn(txn) })
 }
 
 // Snapshot implements [DB].

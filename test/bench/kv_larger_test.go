@@ -360,7 +360,7 @@ func newBare(b *testing.B, l *larger) (*bare, error) {
 
 // set makes some keys durable together.
 func (r *bare) set(keys uint64, which func(i uint64) uint64) error {
-	return r.db.Commit(func(txn *badger.Txn) error {
+	return r.db.Commit(func(txn *badgerdb.Txn) error {
 		for i := range keys {
 			n := which(i)
 			if err := txn.Set(bareKey(n), r.l.value(n)); err != nil {

@@ -1,0 +1,328 @@
+package badgerdb
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/raftyard/raftyard/internal/mutant"
+	"github.com/raftyard/raftyard/internal/vfs"
+)
+
+// journal is the write-ahead log of a database: what is in it is durable.
+//
+// Badger has one of its own, which it writes through a mapping. To sync that costs more with
+// each page, since the kernel takes the mapping's right to write away and gives it back at
+// the next fault: 256 KiB take 0.9 ms, against 0.2 ms written to a file. So Badger's logs are
+// not synced at all, and after a crash nobody looks at them. A commit is written and synced
+// here, and comes to Badger meanwhile, see [mover].
+//
+// The journal has Badger's format, see [walEntry], so that after a crash its files take the
+// place of Badger's logs, see [adoptLogs]: their replay, and all the checks before it, are
+// the same as ever. There are two things more. A file says in its header which transaction
+// is its first, and a file is used again when all that is in it has come to tables. What it
+// held before is still behind its end then; but it is of older transactions, so nobody takes
+// it for new ones. To write over what is there spares the file system the allocation.
+//
+// Only whole pages are written: the end of the last one is zeros, and is written again with
+// the next commit. So the kernel need not read what it does not have of a file.
+type journal struct {
+	dir   string
+	size  int64 // of a file
+	limit int64 // a file with so many bytes, in itself or in a memtable, is full
+	log   *slog.Logger
+	room  *room
+
+	sync func(*os.File) error
+
+	// What follows belongs to who commits.
+	file   *os.File
+	name   string
+	id     uint64
+	end    int64  // where the next transaction goes
+	page   []byte // what the page holds which the end is in, up to there
+	memory int64  // what the transactions take in a memtable
+
+	mu    sync.Mutex
+	full  []fullJournal // the oldest first
+	spare []string      // files to be used next; the room may have one still to make
+}
+
+// fullJournal is a file that takes no more transactions.
+type fullJournal struct {
+	name string
+	last uint64 // its newest transaction
+	log  uint64 // Badger's log that got it, or a later one; zero: it is not known yet
+}
+
+const (
+	// journalExt ends the names of the journal's files, and spareExt those of files that will
+	// be, and hold nothing.
+	journalExt, spareExt = ".jnl", ".free"
+
+	// journalMagic is in the header of a file of the journal, and behind it the number of its
+	// first transaction. Badger has random numbers there, for an encryption.
+	journalMagic = "rfyj"
+
+	// journalPage is what is written at once at least.
+	journalPage = 4 << 10
+
+	// maxSpares is how many files are kept to be used again.
+	maxSpares = 2
+)
+
+func journalName(id uint64) string { return fmt.Sprintf("%05d%s", id, journalExt) }
+
+func newJournal(dir string, o Options, r *room, id uint64) *journal {
+	return &journal{
+		dir: dir, size: walSize(o.MemTableSize), limit: o.MemTableSize,
+		log: o.Logger, room: r, sync: syncData, id: id,
+	}
+}
+
+// begin begins a file, whose first transaction will be that of the number. It is durable, with
+// its name, before anything is written to it. After an error the journal is of no use.
+func (j *journal) begin(first, newest uint64) error {
+	name, err := j.takeSpare()
+	if err != nil {
+		return err
+	}
+	page := appendJournalHeader(make([]byte, 0, journalPage), first)
+	next := journalName(j.id + 1)
+	if err = j.install(page[:journalPage], name, next); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(j.dir, next), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if j.file != nil {
+		err = j.file.Close()
+		j.mu.Lock()
+		j.full = append(j.full, fullJournal{name: j.name, last: newest})
+		j.mu.Unlock()
+	}
+	j.file, j.name, j.page = f, next, page
+	j.id++
+	j.end, j.memory = walHeaderSize, 0
+	return err
+}
+
+// install makes a file begin with a page, so that nothing that it held before counts, and
+// gives it its name.
+func (j *journal) install(page []byte, from, to string) (err error) {
+	from, to = filepath.Join(j.dir, from), filepath.Join(j.dir, to)
+	f, err := os.OpenFile(from, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteAt(page, 0); err == nil {
+		err = j.durable(f)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(from, to); err != nil {
+		return err
+	}
+	return (vfs.OS{}).SyncDir(j.dir)
+}
+
+func (j *journal) durable(f *os.File) error {
+	if mutant.On(mutant.SkipSync) {
+		return nil
+	}
+	return j.sync(f)
+}
+
+// write writes a transaction, which has begun with the page. It is not durable then.
+func (j *journal) write(t *Txn) error {
+	b := t.padded()
+	from := j.end - int64(len(j.page))
+	if _, err := j.file.WriteAt(b, from); err != nil {
+		return err
+	}
+	n := len(t.buf)
+	j.page = append(j.page[:0], t.buf[n-n%journalPage:]...)
+	j.end = from + int64(n)
+	j.memory += t.memory
+	return nil
+}
+
+// prepare begins the next file when this one is full, behind a transaction. Before that, in time,
+// it sees to it that there is one to be begun. If there is no space for it, the room lets no
+// commit begin before there is.
+func (j *journal) prepare(newest uint64) error {
+	used := max(j.memory, j.end)
+	if used < j.limit/2 {
+		return nil
+	}
+	j.keepSpare()
+	if used < j.limit {
+		return nil
+	}
+	return j.begin(newest+1, newest)
+}
+
+func (j *journal) keepSpare() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.spare) > 0 {
+		return
+	}
+	if name, err := j.makeSpareLocked(); err != nil {
+		j.room.lacks(filepath.Join(j.dir, name))
+	}
+}
+
+// makeSpareLocked makes a file that has its blocks, or at least its name.
+func (j *journal) makeSpareLocked() (name string, err error) {
+	name = fmt.Sprintf("%05d-new%s", j.id+1, spareExt) // not that of one to be used again
+	path := filepath.Join(j.dir, name)
+	err = allocateNew(path, j.size)
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = createNew(path)
+	}
+	j.spare = append(j.spare, name)
+	return name, err
+}
+
+// takeSpare returns a file that is ready to become the journal's.
+func (j *journal) takeSpare() (name string, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.spare) == 0 {
+		if name, err = j.makeSpareLocked(); err != nil {
+			return "", fmt.Errorf("begin %s: %w", journalName(j.id+1), err)
+		}
+	}
+	n := len(j.spare) - 1
+	name = j.spare[n]
+	j.spare = j.spare[:n]
+	path := filepath.Join(j.dir, name)
+	if info, err := os.Stat(path); err != nil || info.Size() != 0 {
+		return name, err
+	}
+	// With its length from now on, so that no sync has to note another one.
+	return name, os.Truncate(path, j.size)
+}
+
+// moved hears that Badger has got all transactions up to one, the last of them into a log.
+func (j *journal) moved(newest, log uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range j.full {
+		if f := &j.full[i]; f.log == 0 && f.last <= newest {
+			f.log = log
+		}
+	}
+}
+
+// retire lets go of the files of which all has come to tables: Badger has deleted its log then.
+// One goroutine may call it at a time.
+func (j *journal) retire() {
+	n, err := j.retireFiles()
+	if err != nil {
+		j.log.Warn("a file of the journal was not let go of",
+			slog.String("dir", j.dir), slog.Int("files", n), slog.Any("error", err))
+	}
+}
+
+func (j *journal) retireFiles() (n int, err error) {
+	j.mu.Lock()
+	full := slices.Clone(j.full)
+	j.mu.Unlock()
+	for _, f := range full {
+		if f.log == 0 || !isGone(filepath.Join(j.dir, walName(f.log))) {
+			break
+		}
+		n++
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	// Only a durable name keeps a table; what was in it may be overwritten after that.
+	if err = (vfs.OS{}).SyncDir(j.dir); err != nil {
+		return n, err
+	}
+	for _, f := range full[:n] {
+		err = errors.Join(err, j.reuse(f.name))
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.full = slices.Delete(j.full, 0, n)
+	return n, err
+}
+
+// reuse makes a file a spare one, or removes it.
+func (j *journal) reuse(name string) error {
+	path := filepath.Join(j.dir, name)
+	spare := name[:len(name)-len(journalExt)] + spareExt
+	j.mu.Lock()
+	enough := len(j.spare) >= maxSpares
+	j.mu.Unlock()
+	if enough {
+		return os.Remove(path)
+	}
+	if err := os.Rename(path, filepath.Join(j.dir, spare)); err != nil {
+		return err
+	}
+	// It must not count any more, under its old name, when it is written to.
+	if err := (vfs.OS{}).SyncDir(j.dir); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.spare = append(j.spare, spare)
+	return nil
+}
+
+// close lets go of the file that is written to.
+func (j *journal) close() error {
+	if j.file == nil {
+		return nil
+	}
+	err := j.file.Close()
+	j.file = nil
+	return err
+}
+
+// remove removes all files, when all transactions are in tables.
+func (j *journal) remove() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	// Only a durable name keeps a table.
+	err := (vfs.OS{}).SyncDir(j.dir)
+	if err != nil {
+		return err
+	}
+	names := append([]string{j.name}, j.spare...)
+	for _, f := range j.full {
+		names = append(names, f.name)
+	}
+	for _, name := range names {
+		if rerr := os.Remove(filepath.Join(j.dir, name)); !errors.Is(rerr, fs.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
+	}
+	return err
+}
+
+func isGone(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// createNew makes a file of no length.
+func createNew(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
