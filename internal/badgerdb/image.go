@@ -191,6 +191,11 @@ func (l *loading) loadWALs() {
 		l.wals.logs = append(l.wals.logs, c)
 		l.image.addWAL(b[walHeaderSize:c.end])
 	}
+	for _, name := range l.files.stale {
+		if err := l.wals.checkStale(filepath.Join(l.files.dir, name)); err != nil {
+			l.damage(name, err)
+		}
+	}
 	l.image.sortWAL()
 	l.image.Newest = l.wals.newest
 }

@@ -108,6 +108,7 @@ func TestImageShowsWhatTheDatabaseShows(t *testing.T) {
 				killed := Options{Dir: filepath.Join(t.TempDir(), "killed"), Profile: profile}
 				// What is on disk now is what a kill leaves; with commits going on it would
 				// be torn, but none does.
+				waitForCut(t, db)
 				copyKilled(t, o.Dir, killed.Dir)
 				if err := db.Close(); err != nil {
 					t.Fatal(err)
@@ -212,6 +213,7 @@ func TestImageFindsDamage(t *testing.T) {
 	db := mustOpen(t, whole)
 	churn(t, db, rand.New(rand.NewPCG(7, 7)), 600)
 	killed := filepath.Join(t.TempDir(), "killed")
+	waitForCut(t, db)
 	copyKilled(t, whole.Dir, killed)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -219,6 +221,11 @@ func TestImageFindsDamage(t *testing.T) {
 	first := func(pattern string) func(t *testing.T, dir string) string {
 		return func(t *testing.T, dir string) string {
 			return glob(t, Options{Dir: dir}, pattern)[0]
+		}
+	}
+	newest := func(pattern string) func(t *testing.T, dir string) string {
+		return func(t *testing.T, dir string) string {
+			return slices.Max(glob(t, Options{Dir: dir}, pattern))
 		}
 	}
 	flip := func(at float64) func([]byte) []byte {
@@ -237,6 +244,7 @@ func TestImageFindsDamage(t *testing.T) {
 		{"log's header", first("*.jnl"), flip(0), false},
 		{"log's first", first("*.jnl"), func(b []byte) []byte { b[18] ^= 1; return b }, false},
 		{"log no journal", first("*.jnl"), func(b []byte) []byte { b[9] ^= 1; return b }, false},
+		{"log missing", newest("*.jnl"), nil, false},
 		{"log that does not count", first("*.mem"), flip(0), true},
 		{"registry flipped", first("KEYREGISTRY"), flip(1), true},
 		{"registry cut", first("KEYREGISTRY"), func(b []byte) []byte { return b[:9] }, true},

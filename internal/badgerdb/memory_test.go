@@ -2,6 +2,7 @@ package badgerdb
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -35,7 +36,7 @@ func TestMemory(t *testing.T) {
 			most, value := int64(0), bytes.Repeat([]byte("v"), size)
 			for i := range keys {
 				err := db.Commit(func(txn *Txn) error { return txn.Set(key(i), value) })
-				if err != nil {
+				if err = errors.Join(err, db.settle()); err != nil {
 					t.Fatal(err)
 				}
 				m := db.Memory()

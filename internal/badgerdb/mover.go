@@ -3,36 +3,53 @@ package badgerdb
 import (
 	"fmt"
 	"sync"
+	"time"
+
+	"github.com/dgraph-io/badger/v4"
 )
 
 // mover brings what is in the journal to Badger's memtable, in order. It has one goroutine,
 // which start launches and stop waits for.
 //
-// A commit waits for the journal's sync, and the mover works meanwhile. A commit is one
-// transaction of Badger's, with the version that it has in the journal, so that a replay after
-// a crash writes what is there already, or what comes after it.
+// Nobody waits for it but who reads, so it takes its time: what has gathered is one request to
+// Badger, which costs several switches between goroutines, and for a small commit more than
+// all else. Each pair has the version that it has in the journal, so that a replay after a
+// crash writes what is there already, or what comes after it. Badger puts no marks of
+// transactions around pairs that have a version each, so its log could not be replayed: see
+// [errNoMarks].
 type mover struct {
 	db    *DB
 	limit int64 // of bytes that wait; a commit waits while there are more
+	wake  chan struct{}
+	clock *time.Timer // wakes it
 	done  chan struct{}
 
 	mu      sync.Mutex
-	changed sync.Cond
+	changed sync.Cond // for those who wait for it
 	queue   []*Txn
 	bytes   int64 // of the queue, and of what is being moved
 	stopped bool
 	err     error // the first failure; nothing is moved any more
 	free    []*Txn
+	kept    int // bytes of buffers that are free
 }
 
 const (
-	// freeTxns and freeBytes bound the buffers that are kept for the next commits.
-	freeTxns, freeBytes = 4, 4 << 20
+	// gatherTime and gatherBytes bound what gathers before it is moved.
+	gatherTime, gatherBytes = 5 * time.Millisecond, 256 << 10
+
+	// keptBytes bounds the buffers that are kept for the next commits.
+	keptBytes = 4 << 20
 )
 
 func newMover(db *DB) *mover {
-	m := &mover{db: db, limit: 2 * db.maxTxnBytes, done: make(chan struct{})}
+	m := &mover{
+		db: db, limit: 2 * db.maxTxnBytes,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
 	m.changed.L = &m.mu
+	m.clock = time.AfterFunc(time.Hour, m.hurry)
+	m.clock.Stop()
 	return m
 }
 
@@ -42,9 +59,18 @@ func (m *mover) start() { go m.run() }
 func (m *mover) stop() {
 	m.mu.Lock()
 	m.stopped = true
-	m.changed.Broadcast()
 	m.mu.Unlock()
+	m.hurry()
 	<-m.done
+	m.clock.Stop()
+}
+
+// hurry has it move at once what there is.
+func (m *mover) hurry() {
+	select {
+	case m.wake <- struct{}{}:
+	default: // it is about to
+	}
 }
 
 // take returns an empty transaction.
@@ -57,6 +83,7 @@ func (m *mover) take() *Txn {
 	}
 	t := m.free[n-1]
 	m.free = m.free[:n-1]
+	m.kept -= cap(t.buf)
 	t.reset()
 	return t
 }
@@ -69,8 +96,9 @@ func (m *mover) give(t *Txn) {
 }
 
 func (m *mover) giveLocked(t *Txn) {
-	if len(m.free) < freeTxns && cap(t.buf) <= freeBytes {
+	if m.kept+cap(t.buf) <= keptBytes {
 		m.free = append(m.free, t)
+		m.kept += cap(t.buf)
 	}
 }
 
@@ -79,6 +107,7 @@ func (m *mover) push(t *Txn) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for m.bytes > m.limit && m.err == nil {
+		m.hurry()
 		m.changed.Wait()
 	}
 	if m.err != nil {
@@ -86,7 +115,12 @@ func (m *mover) push(t *Txn) error {
 	}
 	m.queue = append(m.queue, t)
 	m.bytes += t.bytes
-	m.changed.Broadcast()
+	switch {
+	case m.bytes >= gatherBytes:
+		m.hurry()
+	case len(m.queue) == 1:
+		m.clock.Reset(gatherTime)
+	}
 	return nil
 }
 
@@ -101,6 +135,7 @@ func (m *mover) wait(version uint64) error {
 		if m.err != nil {
 			return m.err
 		}
+		m.hurry()
 		m.changed.Wait()
 	}
 	return nil
@@ -115,81 +150,103 @@ func (m *mover) failed() error {
 
 func (m *mover) run() {
 	defer close(m.done)
-	for {
-		t := m.next()
-		if t == nil {
-			return
-		}
-		err := m.move(t)
-		m.moved(t, err)
-		if err != nil {
-			return
+	var batch []*Txn
+	for range m.wake {
+		for {
+			var stopped bool
+			if batch, stopped = m.next(batch[:0]); stopped {
+				return
+			}
+			if len(batch) == 0 {
+				break
+			}
+			err := m.move(batch)
+			m.moved(batch, err)
+			clear(batch)
+			if err != nil {
+				return
+			}
 		}
 	}
 }
 
-// next waits for work. It returns nil when there will be no more.
-func (m *mover) next() *Txn {
+// next takes as much work as fits into one request. It reports when there will be no more.
+func (m *mover) next(batch []*Txn) (_ []*Txn, stopped bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for len(m.queue) == 0 {
-		if m.stopped {
-			return nil
+	var bytes, count int64
+	for _, t := range m.queue {
+		bytes += t.bytes
+		count += int64(len(t.pairs))
+		if len(batch) > 0 && (bytes > m.db.maxTxnBytes || count > m.db.maxTxnCount) {
+			break
 		}
-		m.changed.Wait()
+		batch = append(batch, t)
 	}
-	t := m.queue[0]
-	rest := copy(m.queue, m.queue[1:])
-	m.queue[rest] = nil
+	rest := copy(m.queue, m.queue[len(batch):])
+	clear(m.queue[rest:])
 	m.queue = m.queue[:rest]
-	return t
+	return batch, len(batch) == 0 && m.stopped
 }
 
 // moved says how it has ended.
-func (m *mover) moved(t *Txn, err error) {
+func (m *mover) moved(batch []*Txn, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.bytes -= t.bytes
-	if err != nil { // Badger may still have the buffer
+	for _, t := range batch {
+		m.bytes -= t.bytes
+		if err == nil { // after an error Badger may still have the buffer
+			m.giveLocked(t)
+		}
+	}
+	if err != nil {
 		m.err = fmt.Errorf("badgerdb: memtable: %w: %w", ErrFailed, err)
 		m.queue = nil
-	} else {
-		m.giveLocked(t)
 	}
 	m.changed.Broadcast()
 }
 
-// move writes a transaction to Badger. It is in the journal, if not durable yet: that matters
-// only when the memtable becomes a table, which is after a later commit has begun.
-func (m *mover) move(t *Txn) error {
+// move writes transactions to Badger. The last one may not be durable yet: that matters only
+// when the memtable becomes a table, which is after a later commit has begun.
+func (m *mover) move(batch []*Txn) error {
 	db := m.db
-	last := db.committed.Load()
-	txn := db.NewTransactionAt(last, true)
-	defer txn.Discard()
-	for _, p := range t.pairs {
-		key, value := t.pair(p)
-		var err error
-		if value == nil {
-			err = txn.Delete(key)
-		} else {
-			err = txn.Set(key, value)
-		}
-		if err != nil {
+	to := db.NewManagedWriteBatch()
+	to.SetMaxPendingTxns(1)
+	for _, t := range batch {
+		if err := t.writeTo(to); err != nil {
 			return err
 		}
 	}
-	if err := db.broken.commit(txn, t.version); err != nil {
+	if err := db.broken.do(to.Flush); err != nil {
 		return err
 	}
 	if err := db.wal.afterCommit(); err != nil {
 		return err
 	}
-	db.journal.moved(t.version, db.wal.active())
-	db.committed.Store(t.version)
+	newest := batch[len(batch)-1].version
+	db.journal.moved(newest, db.wal.active())
+	last := db.committed.Swap(newest)
 	// Always below the newest commit, so that whatever compaction drops, the newest
 	// version in the files stays that of the newest commit: recovery and checkTables
 	// count on it. At once, because a compaction that keeps what is hidden brings it,
 	// with the deletion, to where nothing looks at it again.
-	db.SetDiscardTs(db.readers.oldest(last))
+	db.SetDiscardTs(db.readers.oldest(max(last, newest-1)))
+	return nil
+}
+
+// writeTo has Badger take the pairs.
+func (t *Txn) writeTo(b *badger.WriteBatch) error {
+	for _, p := range t.pairs {
+		key, value := t.pair(p)
+		var err error
+		if value == nil {
+			err = b.DeleteAt(key, t.version)
+		} else {
+			err = b.SetEntryAt(badger.NewEntry(key, value), t.version)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }

@@ -112,7 +112,7 @@ func (r *reclaimer) run() {
 // look counts how long the database has been quiet, and judges it once for each
 // time that it has become so.
 func (r *reclaimer) look() {
-	now := r.db.committed.Load()
+	now := r.db.durable.Load()
 	moved := now - r.seen
 	r.seen = now
 	if r.quiet++; moved > quietCommits {
@@ -129,7 +129,7 @@ func (r *reclaimer) look() {
 		r.log.Warn("disk space was not reclaimed", slog.Any("error", err))
 		return
 	}
-	r.seen = r.db.committed.Load()
+	r.seen = r.db.durable.Load()
 	r.judged = r.seen
 }
 
@@ -244,8 +244,8 @@ func (r *reclaimer) flush() error {
 	clock := time.NewTicker(fillInterval)
 	defer clock.Stop()
 	size := int(min(fillSize, r.db.maxValue/2))
-	for own := r.db.committed.Load(); r.db.wal.active() == id; own++ {
-		if r.db.committed.Load() > own+quietCommits {
+	for own := r.db.durable.Load(); r.db.wal.active() == id; own++ {
+		if r.db.durable.Load() > own+quietCommits {
 			return errInterrupted
 		}
 		if err := errors.Join(r.fill(size), r.db.settle()); err != nil {
@@ -317,7 +317,7 @@ func (r *reclaimer) step() {
 func (r *reclaimer) begin() {
 	now := time.Now()
 	r.merge.began, r.merge.step = now, now
-	r.merge.from = r.db.committed.Load()
+	r.merge.from = r.db.durable.Load()
 }
 
 // pause leaves the disk to others as long as the step before took, and returns errInterrupted
@@ -329,7 +329,7 @@ func (r *reclaimer) pause() error {
 		return err
 	}
 	looks := uint64(time.Since(r.merge.began)/lookInterval) + 1
-	if r.db.committed.Load() > r.merge.from+looks*quietCommits {
+	if r.db.durable.Load() > r.merge.from+looks*quietCommits {
 		return errInterrupted
 	}
 	r.merge.step = time.Now()

@@ -236,7 +236,7 @@ func TestReclaimNeedsQuiet(t *testing.T) {
 		t.Errorf("judged after %d quiet looks", quietLooks-1)
 	}
 	looks(1, 0)
-	if r.judged != r.db.committed.Load() {
+	if r.judged != r.db.durable.Load() {
 		t.Error("not judged when quiet")
 	}
 	looks(2*quietLooks, 0)

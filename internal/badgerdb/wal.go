@@ -47,15 +47,24 @@ type walEntry struct {
 	key     []byte // with the version at its end
 	value   []byte
 	version uint64
+	marked  bool // it is of a transaction that has an end marker
 	end     bool // the end marker of its transaction
 	size    int
 }
 
-// parseEntry reads the entry at the front of b. It reports false for anything
+// parseMarked reads the entry at the front of b. It reports false for anything
 // that is not a whole, undamaged entry of a transaction.
+func parseMarked(b []byte) (walEntry, bool) {
+	if len(b) < minEntrySize || b[0]&(bitTxn|bitFinTxn) == 0 {
+		return walEntry{}, false
+	}
+	return parseEntry(b)
+}
+
+// parseEntry does so with any entry.
 func parseEntry(b []byte) (walEntry, bool) {
 	var e walEntry
-	if len(b) < minEntrySize || b[0]&(bitTxn|bitFinTxn) == 0 {
+	if len(b) < minEntrySize {
 		return e, false
 	}
 	at := 2
@@ -82,6 +91,7 @@ func parseEntry(b []byte) (walEntry, bool) {
 	e.size = at + crc32.Size
 	e.version = ^binary.BigEndian.Uint64(key[len(key)-8:])
 	e.end = b[0]&bitFinTxn != 0
+	e.marked = e.end || b[0]&bitTxn != 0
 	if e.end {
 		said, err := strconv.ParseUint(string(value), 10, 64)
 		if err != nil || said != e.version {
@@ -108,7 +118,7 @@ func replay(b []byte) (walContent, error) {
 	c.journal = c.next != 0
 	at := walHeaderSize
 	for at < len(b) {
-		e, ok := parseEntry(b[at:])
+		e, ok := parseMarked(b[at:])
 		if !ok || c.journal && e.version < c.next {
 			break
 		}
@@ -145,7 +155,7 @@ func checkTail(b []byte, c walContent) error {
 			at++
 			continue
 		}
-		e, ok := parseEntry(b[at:])
+		e, ok := parseMarked(b[at:])
 		if !ok {
 			budget -= len(b) - at
 			at++
@@ -236,11 +246,41 @@ func checkWALs(f files, log *slog.Logger) (walSummary, error) {
 		sum.memory = max(sum.memory, c.memory)
 		sum.logs = append(sum.logs, c)
 	}
+	for _, name := range f.stale {
+		if err := sum.checkStale(filepath.Join(f.dir, name)); err != nil {
+			return sum, damaged(name, err)
+		}
+	}
 	return sum, nil
+}
+
+// checkStale looks for what is newer than the journal in a log that it stands for. There may be
+// one transaction, of which the end of the journal was lost before it was durable.
+func (w walSummary) checkStale(path string) error {
+	b, err := readSparse(path)
+	if err != nil {
+		return err
+	}
+	for at := walHeaderSize; at < len(b); {
+		e, ok := parseEntry(b[at:])
+		if !ok {
+			return nil // it was not synced
+		}
+		if e.version > w.newest+1 {
+			return fmt.Errorf("has transaction %d, and the journal ends with %d: its end is lost",
+				e.version, w.newest)
+		}
+		at += e.size
+	}
+	return nil
 }
 
 // errNoJournal: a file of the journal has another header.
 var errNoJournal = errors.New("does not begin as a file of the journal")
+
+// errNoMarks: what is in one of Badger's own logs has no marks of transactions. So there was a
+// journal beside it, see [mover], and without that it does not count.
+var errNoMarks = errors.New("was written beside a journal, of which nothing is there")
 
 // gap reports that a log does not go on where the one before it ends. A snapshot may
 // keep an old log after a newer one has been flushed, so only neighbours are known to
@@ -278,6 +318,9 @@ func readWAL(path string) ([]byte, walContent, error) {
 	c, err := replay(b)
 	if err != nil {
 		return nil, c, err
+	}
+	if e, ok := parseEntry(b[c.end:]); ok && !c.journal && !e.marked {
+		return nil, c, errNoMarks
 	}
 	return b, c, checkTail(b, c)
 }
