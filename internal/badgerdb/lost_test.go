@@ -77,3 +77,33 @@ func TestManifestCutWithActiveLog(t *testing.T) {
 		_ = db.Close() // the test has failed already
 	}
 }
+
+// TestFirstCommitLost: a power cut before the sync of the first commit in a file of the journal,
+// which Badger has in its log already. Nobody was told of it, and the rest is in tables.
+func TestFirstCommitLost(t *testing.T) {
+	o := testOptions(t)
+	db := mustOpen(t, o)
+	for _, key := range []string{"a", "b", "c"} {
+		put(t, db, key, "x")
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o = killed(t, o, func(db *DB) {
+		put(t, db, "lost", "x")
+		if err := db.settle(); err != nil {
+			t.Error(err)
+		}
+	})
+	edit(t, glob(t, o, "*.jnl")[0], func(b []byte) []byte {
+		clear(b[walHeaderSize:])
+		return b
+	})
+	db = mustOpen(t, o)
+	if got := get(t, db, "c"); got != "x" {
+		t.Errorf("c = %s, want x", got)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}

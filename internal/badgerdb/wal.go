@@ -257,6 +257,7 @@ func checkWALs(f files, log *slog.Logger) (walSummary, error) {
 // checkStale looks for what is newer than the journal in a log that it stands for. There may be
 // one transaction, of which the end of the journal was lost before it was durable.
 func (w walSummary) checkStale(path string) error {
+	end := w.journalEnd()
 	b, err := readSparse(path)
 	if err != nil {
 		return err
@@ -266,13 +267,25 @@ func (w walSummary) checkStale(path string) error {
 		if !ok {
 			return nil // it was not synced
 		}
-		if e.version > w.newest+1 {
+		if e.version > end+1 {
 			return fmt.Errorf("has transaction %d, and the journal ends with %d: its end is lost",
-				e.version, w.newest)
+				e.version, end)
 		}
 		at += e.size
 	}
 	return nil
+}
+
+// journalEnd returns the newest transaction that the journal has, or lets expect in tables: a file
+// in which there is none yet says with which one it begins.
+func (w walSummary) journalEnd() uint64 {
+	end := w.newest
+	for _, c := range w.logs {
+		if c.journal {
+			end = max(end, c.next-1)
+		}
+	}
+	return end
 }
 
 // errNoJournal: a file of the journal has another header.
