@@ -102,7 +102,6 @@ func (s *Store) write(w *writer, n int) error {
 		s.inventory.recall(w.order)
 		return err
 	case err != nil:
-		w.abandon()
 		return s.fail(err)
 	}
 	if err := s.inventory.created(w.order); err != nil {

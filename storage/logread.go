@@ -1,11 +1,13 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/raftyard/raftyard/internal/badgerdb"
 	"github.com/raftyard/raftyard/internal/kv"
 )
 
@@ -67,6 +69,9 @@ func (r *logRead) run(maxSize uint64) (entries []*raftpb.Entry, full bool, err e
 // damage takes the replica out of service: what it had once acknowledged is no
 // longer there.
 func (r *logRead) damage(at ref, err error) error {
+	if errors.Is(err, badgerdb.ErrFailed) { // it may be there
+		return r.log.store.fail(err)
+	}
 	err = fmt.Errorf("%w: group %d: entries from %d, slot %d: %w",
 		ErrDamaged, r.log.group, at.first, at.slot, err)
 	r.log.store.damage(r.log, err)

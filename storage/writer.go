@@ -47,9 +47,6 @@ func (w *writer) reset(s *Store, batch uint64, size int64) {
 	w.buf = w.buf[:0]
 }
 
-// abandon drops the buffer, which a failed transaction may still refer to.
-func (w *writer) abandon() { w.buf = nil }
-
 func (w *writer) stage(g raftyard.GroupID) *stage {
 	if st, ok := w.stages[g]; ok {
 		return st

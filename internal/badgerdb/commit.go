@@ -129,6 +129,9 @@ func (db *DB) openSpace(tables int64) int64 {
 func (db *DB) View(fn func(*badger.Txn) error) error {
 	s := db.Snapshot()
 	defer s.Discard()
+	if s.err != nil {
+		return s.err
+	}
 	return fn(s.Txn)
 }
 
@@ -139,17 +142,20 @@ type Snapshot struct {
 
 	once    sync.Once
 	readers *readers
+	err     error
 }
 
 // Snapshot returns the database as of the newest commit. The caller discards it,
 // after it has closed its iterators.
 func (db *DB) Snapshot() *Snapshot {
-	_ = db.mover.wait(db.durable.Load())
-	// If Badger does not get it, nothing is committed any more, and the process is to end.
-	_ = db.settle()
+	err := db.settle()
 	ts := db.readers.enter(&db.committed)
-	return &Snapshot{Txn: db.NewTransactionAt(ts, false), readers: &db.readers}
+	return &Snapshot{Txn: db.NewTransactionAt(ts, false), readers: &db.readers, err: err}
 }
+
+// Err returns why the snapshot may be older than the newest commit, or nil: Badger could not
+// be given what is durable, which wraps [ErrFailed]. Nothing is committed any more then.
+func (s *Snapshot) Err() error { return s.err }
 
 // Discard releases the snapshot. More than one call does no harm.
 func (s *Snapshot) Discard() {

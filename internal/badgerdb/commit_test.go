@@ -90,6 +90,11 @@ func TestCommitErrors(t *testing.T) {
 	if err := db.mover.wait(db.NextTs() - 1); !errors.Is(err, ErrFailed) {
 		t.Errorf("what Badger does not take has ended with %v, want ErrFailed", err)
 	}
+	snapshot := db.Snapshot()
+	if err := snapshot.Err(); !errors.Is(err, ErrFailed) {
+		t.Errorf("a snapshot that lacks the newest commit says %v, want ErrFailed", err)
+	}
+	snapshot.Discard()
 	for range 2 {
 		if err := db.Commit(set("x")); !errors.Is(err, ErrFailed) {
 			t.Errorf("Commit = %v, want ErrFailed", err)

@@ -43,6 +43,9 @@ func (s badgerSnapshot) Discard() { s.at.Discard() }
 
 // Get implements [Snapshot].
 func (s badgerSnapshot) Get(key []byte) ([]byte, error) {
+	if err := s.at.Err(); err != nil {
+		return nil, err
+	}
 	item, err := s.at.Get(key)
 	if err != nil {
 		return nil, err
@@ -52,6 +55,9 @@ func (s badgerSnapshot) Get(key []byte) ([]byte, error) {
 
 // Scan implements [Snapshot]. It leaves out the keys that are the database's own.
 func (s badgerSnapshot) Scan(fn func(key, value []byte, version uint64) error) error {
+	if err := s.at.Err(); err != nil {
+		return err
+	}
 	opts := badger.DefaultIteratorOptions
 	opts.PrefetchValues = false // values come with the keys; prefetching copies them
 	it := s.at.NewIterator(opts)

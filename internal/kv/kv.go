@@ -36,8 +36,7 @@ type DB interface {
 	// later Commit succeeds.
 	//
 	// Commits are made one at a time, and each has a version one higher than the one
-	// before. Keys and values must stay as they are until Commit has returned, and for ever
-	// if that is with [badgerdb.ErrFailed].
+	// before. Keys and values must stay as they are until Commit has returned.
 	Commit(fn func(Writer) error) error
 
 	// Snapshot returns the database as of the newest commit. The caller discards it.
@@ -70,7 +69,8 @@ type Writer interface {
 // Snapshot is the database as it was after one commit. What it shows is kept until
 // it is discarded. It is for one goroutine.
 type Snapshot interface {
-	// Get returns the value of a key in memory of its own, or [ErrNotFound].
+	// Get returns the value of a key in memory of its own, or [ErrNotFound]. An error that
+	// wraps [badgerdb.ErrFailed] says nothing of what is stored: a write has failed.
 	Get(key []byte) ([]byte, error)
 
 	// Scan calls fn with every pair, by key, until fn returns an error, which it
