@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/raftyard/raftyard/internal/vfs"
@@ -42,24 +43,23 @@ func isJournal(path string) (is bool, err error) {
 	return err == nil && journalFirst(b) != 0, err
 }
 
-// pickLogs leaves those logs that count: with a journal what Badger has as its own does not.
+// pickLogs leaves those logs that count: beside a journal what Badger has as its own does not.
+//
+// There is a journal as long as there is a file with a name of its own. Without one all logs
+// count: either they are of a database that has none yet, of which some may have been adopted
+// before a kill; or the journal was adopted, and what Badger has begun since is empty.
 func (f *files) pickLogs() error {
-	journaled := false
-	for i := range f.wals {
-		w := &f.wals[i]
+	if !slices.ContainsFunc(f.wals, func(w walFile) bool { return w.journal }) {
+		return nil
+	}
+	var logs []walFile
+	for _, w := range f.wals {
 		if !w.journal {
 			var err error
 			if w.journal, err = isJournal(filepath.Join(f.dir, w.name)); err != nil {
 				return err
 			}
 		}
-		journaled = journaled || w.journal
-	}
-	if !journaled {
-		return nil
-	}
-	var logs []walFile
-	for _, w := range f.wals {
 		if w.journal {
 			logs = append(logs, w)
 		} else {
@@ -75,17 +75,39 @@ func (f *files) pickLogs() error {
 // count, until Badger deletes them, because all is in tables. It may be interrupted at any
 // time, and begun again.
 func adoptLogs(f files, w walSummary, log *slog.Logger) error {
-	for i, l := range f.wals {
-		if err := adoptLog(filepath.Join(f.dir, l.name), w.logs[i]); err != nil {
+	for _, step := range adoptSteps(f, w, log) {
+		if err := step(); err != nil {
 			return err
 		}
 	}
-	for _, name := range f.stale {
-		log.Debug("removing a write-ahead log of which the journal has everything",
-			slog.String("file", name))
-		if err := os.Remove(filepath.Join(f.dir, name)); err != nil {
-			return err
+	return nil
+}
+
+// adoptSteps returns what adoptLogs does. After each step the database is as good as before.
+func adoptSteps(f files, w walSummary, log *slog.Logger) (steps []func() error) {
+	next := func(step func() error) { steps = append(steps, step) }
+	for i, l := range f.wals {
+		path, c := filepath.Join(f.dir, l.name), w.logs[i]
+		if c.last == 0 {
+			continue // nothing of it counts
 		}
+		next(func() error { return os.Truncate(path, c.end) })
+		if !c.journal {
+			next(func() error { return markLog(path, c.first) })
+		}
+		next(func() error { return syncFile(path) })
+	}
+	for _, name := range f.stale {
+		next(func() error {
+			log.Debug("removing a write-ahead log of which the journal has everything",
+				slog.String("file", name))
+			return os.Remove(filepath.Join(f.dir, name))
+		})
+	}
+	syncDir := func() error { return (vfs.OS{}).SyncDir(f.dir) }
+	if len(f.stale) > 0 {
+		// They would count again without a file of the journal's own name.
+		next(syncDir)
 	}
 	moved := false
 	for i, l := range f.wals {
@@ -94,45 +116,27 @@ func adoptLogs(f files, w walSummary, log *slog.Logger) error {
 		}
 		moved = true
 		from := filepath.Join(f.dir, l.name)
-		var err error
 		if w.logs[i].last == 0 {
-			err = os.Remove(from)
+			next(func() error { return os.Remove(from) })
 		} else {
-			err = os.Rename(from, filepath.Join(f.dir, walName(l.id)))
-		}
-		if err != nil {
-			return err
+			next(func() error { return os.Rename(from, filepath.Join(f.dir, walName(l.id))) })
 		}
 	}
-	if !moved && len(f.stale) == 0 {
-		return nil
+	if moved {
+		next(syncDir)
 	}
-	return (vfs.OS{}).SyncDir(f.dir)
+	return steps
 }
 
-// adoptLog makes a log durable, without what is behind its end, and says in its header that it
-// counts.
-func adoptLog(path string, c walContent) (err error) {
-	if c.last == 0 {
-		return nil
-	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+// markLog says in the header of one of Badger's logs that it counts.
+func markLog(path string, first uint64) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err = f.Truncate(c.end); err != nil {
-		return err
-	}
-	if !c.journal {
-		if _, err = f.WriteAt(appendJournalHeader(nil, c.first), 0); err != nil {
-			return err
-		}
-	}
-	if err = f.Sync(); err != nil {
-		return errors.Join(ErrFailed, err)
-	}
-	return nil
+	_, err = f.WriteAt(appendJournalHeader(nil, first), 0)
+	return err
 }
 
 // lastLog returns a number for the log before the first one of a database that is opened, whose

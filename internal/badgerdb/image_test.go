@@ -133,9 +133,12 @@ func copyKilled(t *testing.T, from, to string) {
 	t.Helper()
 	wait := newDeadline(t)
 	for {
-		before := vfstest.Tree(t, from)
-		err := os.CopyFS(to, os.DirFS(from))
-		if err == nil && slices.Equal(before, vfstest.Tree(t, from)) {
+		before, err := vfstest.List(from)
+		if err == nil {
+			err = os.CopyFS(to, os.DirFS(from))
+		}
+		after, aerr := vfstest.List(from)
+		if err == nil && aerr == nil && slices.Equal(before, after) {
 			return
 		}
 		if err := os.RemoveAll(to); err != nil {

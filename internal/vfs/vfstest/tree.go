@@ -16,8 +16,17 @@ import (
 // written anything in between.
 func Tree(t testing.TB, dir string) []string {
 	t.Helper()
-	var all []string
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+	all, err := List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// List is Tree for a directory in which others may be at work: it fails when they remove
+// something meanwhile.
+func List(dir string) (all []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -36,10 +45,7 @@ func Tree(t testing.TB, dir string) []string {
 		all = append(all, line)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
+	return all, err
 }
 
 func sumOf(path string) (sum []byte, err error) {
