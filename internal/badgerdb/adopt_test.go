@@ -27,9 +27,9 @@ func withoutJournal(t *testing.T) (o Options, want []string) {
 	for id := range uint64(3) {
 		b := []byte("\x00\x00\x00\x00\x00\x00\x00\x00random bytes")
 		for i := range 5 {
-			key, value := fmt.Sprintf("key-%d-%d", id, i), fmt.Sprint(id, value)
-			want = append(want, fmt.Sprintf("%q=%.20q(%d)@%d", key, value, len(value), next))
-			b = appendTxn(b, next, key, value)
+			key, own := fmt.Sprintf("key-%d-%d", id, i), fmt.Sprint(id, value)
+			want = append(want, fmt.Sprintf("%q=%.20q(%d)@%d", key, own, len(own), next))
+			b = appendTxn(b, next, key, own)
 			next++
 		}
 		if id == 2 {
@@ -55,10 +55,8 @@ func withJournal(t *testing.T) (o Options, want []string) {
 			put(t, db, fmt.Sprint("key-", i), fmt.Sprint(i, value))
 		}
 		put(t, db, "key-3", "newer")
-		if err := db.Commit(func(txn *Txn) error { return txn.Delete([]byte("key-4")) }); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.settle(); err != nil {
+		err := db.Commit(func(txn *Txn) error { return txn.Delete([]byte("key-4")) })
+		if err = errors.Join(err, db.settle()); err != nil {
 			t.Fatal(err)
 		}
 		want = openContent(t, db)

@@ -48,9 +48,11 @@ type journal struct {
 	page   []byte // what the page holds which the end is in, up to there
 	memory int64  // what the transactions take in a memtable
 
-	mu    sync.Mutex
-	full  []fullJournal // the oldest first
-	spare []string      // files to be used next; the room may have one still to make
+	mu     sync.Mutex
+	full   []fullJournal // the oldest first
+	spare  []string      // files to be used next; the room may have one still to make
+	active uint64        // Badger's log that got what came last
+	failed error         // why no file is let go of any more
 }
 
 // fullJournal is a file that takes no more transactions.
@@ -158,6 +160,12 @@ func (j *journal) write(t *Txn) error {
 // it sees to it that there is one to be begun. If there is no space for it, the room lets no
 // commit begin before there is.
 func (j *journal) prepare(newest uint64) error {
+	j.mu.Lock()
+	err := j.failed
+	j.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	used := max(j.memory, j.end)
 	if used < j.limit/2 {
 		return nil
@@ -216,6 +224,7 @@ func (j *journal) takeSpare() (name string, err error) {
 func (j *journal) moved(newest, log uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.active = log
 	for i := range j.full {
 		if f := &j.full[i]; f.log == 0 && f.last <= newest {
 			f.log = log
@@ -224,39 +233,58 @@ func (j *journal) moved(newest, log uint64) {
 }
 
 // retire lets go of the files of which all has come to tables: Badger has deleted its log then.
-// One goroutine may call it at a time.
+// After a failure it is not known which files count, so no other is let go of, and the next
+// commit fails. One goroutine may call it at a time.
 func (j *journal) retire() {
-	n, err := j.retireFiles()
-	if err != nil {
-		j.log.Warn("a file of the journal was not let go of",
-			slog.String("dir", j.dir), slog.Int("files", n), slog.Any("error", err))
-	}
-}
-
-func (j *journal) retireFiles() (n int, err error) {
 	j.mu.Lock()
-	full := slices.Clone(j.full)
+	full, active, err := slices.Clone(j.full), j.active, j.failed
 	j.mu.Unlock()
-	for _, f := range full {
-		if f.log == 0 || !isGone(filepath.Join(j.dir, walName(f.log))) {
-			break
-		}
+	if err != nil {
+		return
+	}
+	n := 0
+	for n < len(full) && j.inTables(full[n].log, active) {
 		n++
 	}
 	if n == 0 {
-		return 0, nil
+		return
 	}
-	// Only a durable name keeps a table; what was in it may be overwritten after that.
-	if err = (vfs.OS{}).SyncDir(j.dir); err != nil {
-		return n, err
-	}
-	for _, f := range full[:n] {
-		err = errors.Join(err, j.reuse(f.name))
-	}
+	n, err = j.letGo(full[:n])
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.full = slices.Delete(j.full, 0, n)
-	return n, err
+	if j.failed = err; err != nil {
+		j.log.Error("a file of the journal was not let go of",
+			slog.String("dir", j.dir), slog.Any("error", err))
+	}
+}
+
+// inTables reports whether what was in one of Badger's logs, and before, has come to tables.
+// That is so when the log is gone, or a later one: memtables become tables in order, but an
+// iterator keeps the logs of those that it began with.
+func (j *journal) inTables(log, active uint64) bool {
+	for ; log != 0 && log < active; log++ {
+		if isGone(filepath.Join(j.dir, walName(log))) {
+			return true
+		}
+	}
+	return false
+}
+
+// letGo lets go of files, the oldest first, and returns of how many. There must never be one
+// without those that follow it: to replay it alone would bring back what was deleted since.
+func (j *journal) letGo(full []fullJournal) (n int, err error) {
+	// Only a durable name keeps a table; what was in it may be overwritten after that.
+	if err = (vfs.OS{}).SyncDir(j.dir); err != nil {
+		return 0, err
+	}
+	for _, f := range full {
+		if err = j.reuse(f.name); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
 }
 
 // reuse makes a file a spare one, or removes it.
@@ -266,15 +294,21 @@ func (j *journal) reuse(name string) error {
 	j.mu.Lock()
 	enough := len(j.spare) >= maxSpares
 	j.mu.Unlock()
+	var err error
 	if enough {
-		return os.Remove(path)
+		err = os.Remove(path)
+	} else {
+		err = os.Rename(path, filepath.Join(j.dir, spare))
 	}
-	if err := os.Rename(path, filepath.Join(j.dir, spare)); err != nil {
+	if err != nil {
 		return err
 	}
 	// It must not count any more, under its old name, when it is written to.
 	if err := (vfs.OS{}).SyncDir(j.dir); err != nil {
 		return err
+	}
+	if enough {
+		return nil
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -292,7 +326,7 @@ func (j *journal) close() error {
 	return err
 }
 
-// remove removes all files, when all transactions are in tables.
+// remove removes all files, when all transactions are in tables: the oldest first, see letGo.
 func (j *journal) remove() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -301,16 +335,17 @@ func (j *journal) remove() error {
 	if err != nil {
 		return err
 	}
-	names := append([]string{j.name}, j.spare...)
+	names := slices.Clone(j.spare)
 	for _, f := range j.full {
 		names = append(names, f.name)
 	}
-	for _, name := range names {
-		if rerr := os.Remove(filepath.Join(j.dir, name)); !errors.Is(rerr, fs.ErrNotExist) {
-			err = errors.Join(err, rerr)
+	for _, name := range append(names, j.name) {
+		err = os.Remove(filepath.Join(j.dir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 func isGone(path string) bool {

@@ -155,7 +155,8 @@ func TestTxnRefusesBeforeAnythingIsWritten(t *testing.T) {
 				t.Errorf("Commit = %v, want %v", err, tt.want)
 			}
 			if db.NextTs() != next || db.journal.end != end {
-				t.Errorf("something was written: %d, %d bytes", db.NextTs()-next, db.journal.end-end)
+				t.Errorf("something was written: %d transactions, %d bytes",
+					db.NextTs()-next, db.journal.end-end)
 			}
 			put(t, db, "after", tt.name)
 			if got := get(t, db, "after") + get(t, db, "beside"); got != tt.name+"none" {

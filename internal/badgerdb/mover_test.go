@@ -1,0 +1,233 @@
+package badgerdb
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/dgraph-io/badger/v4"
+)
+
+// TestSnapshotSeesTheCommit: who has committed reads it, though Badger gets it later than that
+// returns.
+func TestSnapshotSeesTheCommit(t *testing.T) {
+	for _, profile := range []Profile{Log, State} {
+		t.Run(profile.String(), func(t *testing.T) {
+			o := testOptions(t)
+			o.Profile = profile
+			db := mustOpen(t, o)
+			value := make([]byte, 1000)
+			for i := range 500 {
+				err := db.Commit(func(txn *Txn) error {
+					for j := range 20 {
+						if err := txn.Set(fmt.Appendf(nil, "key-%d", j), value); err != nil {
+							return err
+						}
+					}
+					return txn.Set([]byte("k"), fmt.Append(nil, i))
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := get(t, db, "k"); got != fmt.Sprint(i) {
+					t.Fatalf("after commit %d k = %s", i, got)
+				}
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestBadgerGetsCommitsInOrder has many commit at once, and some read. A snapshot shows
+// everything up to one commit, and nothing of later ones.
+func TestBadgerGetsCommitsInOrder(t *testing.T) {
+	db := mustOpen(t, testOptions(t))
+	var n int // under the lock that a commit has
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 200 {
+				err := db.Commit(func(txn *Txn) error {
+					n++
+					value := fmt.Append(nil, n)
+					return errors.Join(txn.Set([]byte("a"), value), txn.Set([]byte("b"), value),
+						txn.Set(fmt.Appendf(nil, "key-%d", n), value))
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		all.Go(func() {
+			for range 200 {
+				checkOrder(t, db)
+			}
+		})
+	}
+	all.Wait()
+	for i := range n {
+		if got, want := get(t, db, fmt.Sprint("key-", i+1)), fmt.Sprint(i+1); got != want {
+			t.Errorf("key-%d = %s", i+1, got)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkOrder looks whether a snapshot shows whole commits, and all of those before.
+func checkOrder(t *testing.T, db *DB) {
+	t.Helper()
+	s := db.Snapshot()
+	defer s.Discard()
+	a, b := shown(t, s, "a"), shown(t, s, "b")
+	if a != b || a != "" && shown(t, s, "key-"+a) != a {
+		t.Errorf("a snapshot shows %s, %s and %q", a, b, shown(t, s, "key-"+a))
+	}
+}
+
+func shown(t *testing.T, s *Snapshot, key string) string {
+	t.Helper()
+	item, err := s.Get([]byte(key))
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return ""
+	}
+	var value []byte
+	if err == nil {
+		value, err = item.ValueCopy(nil)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return string(value)
+}
+
+// TestCommitWaitsForBadger: what Badger has not got yet is bounded; who commits waits then, and
+// goes on when Badger does.
+func TestCommitWaitsForBadger(t *testing.T) {
+	db := mustOpen(t, testOptions(t))
+	db.mover.stop() // Badger takes nothing
+	m := newMover(db)
+	db.mover = m
+	value := make([]byte, db.MaxTxnBytes()/2)
+	var mu sync.Mutex
+	acked := 0
+	done := make(chan error)
+	go func() {
+		for i := range 20 {
+			err := db.Commit(func(txn *Txn) error {
+				return txn.Set(fmt.Appendf(nil, "key-%d", i), value)
+			})
+			if err != nil {
+				done <- err
+				return
+			}
+			mu.Lock()
+			acked++
+			mu.Unlock()
+		}
+		done <- nil
+	}()
+	waiting := func() (bytes int64) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.bytes
+	}
+	for d := newDeadline(t); waiting() <= m.limit; d.wait("the queue to be full") {
+	}
+	for d := newDeadline(t); db.commitMu.TryLock(); d.wait("the next commit to wait") {
+		db.commitMu.Unlock()
+	}
+	mu.Lock()
+	n := acked
+	mu.Unlock()
+	if bytes := waiting(); bytes > m.limit+db.MaxTxnBytes() || n > 6 {
+		t.Errorf("%d commits, and %d bytes wait, want %d at most and one more transaction",
+			n, bytes, m.limit)
+	}
+	m.start()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		if got := get(t, db, fmt.Sprint("key-", i)); len(got) != len(value) {
+			t.Errorf("key-%d has %d bytes", i, len(got))
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestBadgerDoesNotTakeIt has Badger fail: commits do from then on, also one that waits, whoever
+// reads or closes does not wait for ever, and what was acknowledged is there after that.
+func TestBadgerDoesNotTakeIt(t *testing.T) {
+	for _, profile := range []Profile{Log, State} {
+		t.Run(profile.String(), func(t *testing.T) {
+			o := testOptions(t)
+			o.Profile = profile
+			db := mustOpen(t, o)
+			put(t, db, "before", "x")
+			if err := db.settle(); err != nil {
+				t.Fatal(err)
+			}
+			db.mover.db = brokenDB(t, db)
+			acked := 0
+			var err error
+			for ; err == nil; acked++ {
+				err = db.Commit(func(txn *Txn) error {
+					return txn.Set(fmt.Appendf(nil, "key-%d", acked), make([]byte, 10_000))
+				})
+			}
+			acked--
+			for range 3 {
+				if !errors.Is(err, ErrFailed) {
+					t.Errorf("Commit = %v, want ErrFailed", err)
+				}
+				err = db.Commit(set("x"))
+			}
+			if err := db.settle(); !errors.Is(err, ErrFailed) {
+				t.Errorf("settle = %v, want ErrFailed", err)
+			}
+			if got := get(t, db, "before"); got != "x" {
+				t.Errorf("before = %s", got)
+			}
+			if err := db.Close(); err != nil {
+				t.Errorf("Close = %v", err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(o.Dir, "*"+journalExt)); len(left) == 0 {
+				t.Error("the journal is gone, and not all of it is in tables")
+			}
+			db = mustOpen(t, o)
+			for i := range acked {
+				if get(t, db, fmt.Sprint("key-", i)) == "none" {
+					t.Errorf("key-%d is gone; %d were acknowledged", i, acked)
+				}
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			checkNoJournal(t, o)
+		})
+	}
+}
+
+// brokenDB is what a mover sees as its database, in which nothing can be written.
+func brokenDB(t *testing.T, db *DB) *DB {
+	t.Helper()
+	other := mustOpen(t, testOptions(t))
+	bdb := other.DB
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	broken := &DB{
+		DB: bdb, parts: db.parts, wal: db.wal, journal: db.journal,
+		maxTxnBytes: db.maxTxnBytes, maxTxnCount: db.maxTxnCount, maxValue: db.maxValue,
+	}
+	broken.committed.Store(db.committed.Load())
+	return broken
+}
