@@ -448,3 +448,41 @@ func TestNothingIsLetGoOfAfterAFailure(t *testing.T) {
 		t.Error("the next commit does not fail")
 	}
 }
+
+// TestJournalFitsIntoMemtables: whatever a file of the journal holds fits into a memtable as large
+// as before, when it is replayed.
+func TestJournalFitsIntoMemtables(t *testing.T) {
+	for _, length := range []int{0, 1, 20, 100, 50_000} {
+		o := killed(t, testOptions(t), func(db *DB) {
+			for i := 0; db.journal.id < 2; {
+				err := db.Commit(func(txn *Txn) error {
+					for range min(max(140_000/(length+20), 1), int(db.MaxTxnCount())) {
+						i++
+						err := txn.Set([]byte{'0' + byte(i%50), byte(i / 50)}, make([]byte, length))
+						if err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		for _, path := range glob(t, o, "*"+journalExt) {
+			c, err := checkWAL(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, larger := o.withDefaults().toReplay(c.memory); larger {
+				t.Errorf("values of %d bytes: %s takes %d bytes, more than a memtable of %d has",
+					length, filepath.Base(path), c.memory, o.MemTableSize)
+			}
+			if c.end > walSize(o.MemTableSize) {
+				t.Errorf("values of %d bytes: %s has %d bytes, and blocks for %d",
+					length, filepath.Base(path), c.end, walSize(o.MemTableSize))
+			}
+		}
+	}
+}

@@ -73,7 +73,7 @@ func (t *Txn) add(meta byte, key, value []byte) error {
 		return badger.ErrTxnTooBig
 	}
 	t.bytes += size
-	t.memory += int64(len(key)+len(value)) + max(nodeSize, entryExtra)
+	t.memory += int64(len(key)+8+len(value)) + max(nodeSize, entryExtra)
 	t.buf = appendEntry(t.buf, meta, t.version, key, value)
 	end := len(t.buf) - crc32.Size - len(value)
 	t.pairs = append(t.pairs, txnPair{
