@@ -173,7 +173,7 @@ func (l *loading) loadWALs() {
 			prev = walContent{}
 			continue
 		}
-		adjacent := i > 0 && l.files.wals[i-1].id+1 == w.id
+		adjacent := i > 0 && neighbours(l.files.wals[i-1], w)
 		if err := gap(adjacent, prev, c); err != nil {
 			l.damage(w.name, err)
 		}
@@ -246,9 +246,6 @@ func (l *loading) loadTables(manifest badger.Manifest) {
 		l.image.Bytes += t.Size()
 	}
 	l.image.Newest = max(l.image.Newest, l.named)
-	if err := l.wals.follows(l.named); err != nil {
-		l.damage(badger.ManifestFilename, err)
-	}
 	for number, tables := range byLevel {
 		l.image.levels = append(l.image.levels, level{number, tables})
 	}
@@ -299,12 +296,12 @@ func (l *loading) loadUnnamed(manifest *badger.Manifest) {
 				continue
 			}
 		}
-		version, err := tableVersion(l.files.dir, id, l.options.Compression)
+		versions, err := tableVersions(l.files.dir, id, l.options.Compression)
 		switch {
 		case (manifest == nil || saysNothing(err)) && err != nil:
 			l.damage(name, err)
 		case manifest == nil:
-		case err == nil && lostTable(version, l.named, ever[id], l.wals):
+		case err == nil && lostTable(versions, l.named, ever[id], l.wals):
 			l.damage(badger.ManifestFilename, fmt.Errorf("does not name table %s, which holds"+
 				" data newer than all others: its end is lost", name))
 		default:

@@ -1,7 +1,6 @@
 package badgerdb
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +11,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
 	"github.com/dgraph-io/badger/v4/table"
+	"github.com/dgraph-io/badger/v4/y"
 	"github.com/dgraph-io/ristretto/v2/z"
 	"golang.org/x/sync/errgroup"
 )
@@ -25,9 +25,6 @@ func checkTables(f files, m badger.Manifest, w walSummary, bopts badger.Options)
 	if err != nil {
 		return err
 	}
-	if err = w.follows(named); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
 	ever, err := everNamed(filepath.Join(f.dir, badger.ManifestFilename))
 	if err != nil {
 		return err
@@ -40,35 +37,18 @@ func checkTables(f files, m badger.Manifest, w walSummary, bopts badger.Options)
 		if _, listed := m.Tables[id]; listed {
 			continue
 		}
-		version, err := tableVersion(f.dir, id, bopts.Compression)
+		versions, err := tableVersions(f.dir, id, bopts.Compression)
 		if saysNothing(err) {
 			return damaged(name, err)
 		}
 		if err != nil {
 			continue // half written, so its input has not been deleted
 		}
-		if lostTable(version, named, ever[id], w) {
+		if lostTable(versions, named, ever[id], w) {
 			return fmt.Errorf("%w: %s does not name table %s, which holds data newer than all"+
 				" others: the end of %s is lost",
 				ErrDamaged, badger.ManifestFilename, name, badger.ManifestFilename)
 		}
-	}
-	return nil
-}
-
-// follows reports a gap between the tables, the newest transaction in which is named, and the
-// journal: a file of it is removed only when the tables have all that is in it.
-func (w walSummary) follows(named uint64) error {
-	newest := named
-	for _, c := range w.logs {
-		if !c.journal {
-			continue
-		}
-		if first := cmp.Or(c.first, c.next); first > newest+1 {
-			return fmt.Errorf("transactions %d to %d are neither in the tables nor in the journal",
-				newest+1, first-1)
-		}
-		newest = max(newest, c.last)
 	}
 	return nil
 }
@@ -78,9 +58,9 @@ func (w walSummary) follows(named uint64) error {
 // interrupted flush or compaction has left: the log of the one is still there, and
 // the other is not newer than its input. It is loss when the end of the MANIFEST,
 // which named the table, is gone.
-func lostTable(version, named uint64, everNamed bool, w walSummary) bool {
-	return version > max(named, w.newest) ||
-		(!everNamed && version > named && !w.holds(version))
+func lostTable(v versions, named uint64, everNamed bool, w walSummary) bool {
+	return v.newest > max(named, w.newest) ||
+		(!everNamed && v.newest > named && (!w.holds(v.oldest) || !w.holds(v.newest)))
 }
 
 // namedTables checks the tables that the MANIFEST names and returns the newest
@@ -115,6 +95,26 @@ func tableVersion(dir string, id uint64, c options.CompressionType) (version uin
 		return 0, err
 	}
 	return t.MaxVersion(), nil
+}
+
+// versions are the oldest and the newest version in a table.
+type versions struct{ oldest, newest uint64 }
+
+// tableVersions reads all of a table.
+func tableVersions(dir string, id uint64, c options.CompressionType) (v versions, err error) {
+	t, file, err := openTable(dir, id, c)
+	if file != nil {
+		defer func() { err = errors.Join(err, closeMapped(file)) }()
+	}
+	if err != nil {
+		return v, err
+	}
+	v.oldest, v.newest = t.MaxVersion(), t.MaxVersion()
+	it := t.NewIterator(table.NOCACHE)
+	for it.Rewind(); it.Valid(); it.Next() {
+		v.oldest = min(v.oldest, y.ParseTs(it.Key()))
+	}
+	return v, it.Close()
 }
 
 // closeMapped closes a file that was read. That syncs it, since a process before this one

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/dgraph-io/badger/v4/skl"
 )
@@ -228,7 +229,7 @@ func checkWALs(f files, log *slog.Logger) (walSummary, error) {
 		if err != nil {
 			return sum, damaged(w.name, err)
 		}
-		adjacent := i > 0 && f.wals[i-1].id+1 == w.id
+		adjacent := i > 0 && neighbours(f.wals[i-1], w)
 		if err := gap(adjacent, prev, c); err != nil {
 			return sum, fmt.Errorf("%w: %s: %w", ErrDamaged, w.name, err)
 		}
@@ -295,9 +296,21 @@ var errNoJournal = errors.New("does not begin as a file of the journal")
 // journal beside it, see [mover], and without that it does not count.
 var errNoMarks = errors.New("was written beside a journal, of which nothing is there")
 
-// gap reports that a log does not go on where the one before it ends. A snapshot may
-// keep an old log after a newer one has been flushed, so only neighbours are known to
-// follow each other.
+// neighbours reports whether one log goes on where the one before it ends. The files of the
+// journal do, since it lets go of the oldest only. Of Badger's logs, and those of the journal that
+// have taken their place, a snapshot may keep an old one after a newer one has been flushed, so
+// only those with adjacent numbers are known to follow each other.
+//
+// That there is no gap between the tables and the first log cannot be known: what was deleted may
+// be merged away with its deletion, so the tables may end with an older transaction.
+func neighbours(before, w walFile) bool {
+	return before.id+1 == w.id || isOwnName(before.name) && isOwnName(w.name)
+}
+
+// isOwnName reports whether a log has the name of a file of the journal.
+func isOwnName(name string) bool { return strings.HasSuffix(name, journalExt) }
+
+// gap reports that a log does not go on where the one before it ends.
 func gap(adjacent bool, prev, c walContent) error {
 	first := c.first
 	if c.journal && first == 0 {
