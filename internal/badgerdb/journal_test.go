@@ -486,3 +486,54 @@ func TestJournalFitsIntoMemtables(t *testing.T) {
 		}
 	}
 }
+
+// TestNoSpaceForTheNextFile: the hold begins while there is still room in the file that is written
+// to, and commits go on when the next one has got its blocks.
+func TestNoSpaceForTheNextFile(t *testing.T) {
+	o := testOptions(t)
+	db := mustOpen(t, o)
+	if db.wal.size == 0 {
+		t.Skip("the file system of the test cannot allocate ahead")
+	}
+	// Something in the place of the next file: it gets no blocks.
+	next := filepath.Join(o.Dir, "00002-new"+spareExt)
+	if err := os.WriteFile(next, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	value := string(make([]byte, 50<<10))
+	n := 0
+	for ; !db.Held(); n++ {
+		put(t, db, "k", value)
+	}
+	if used := max(db.journal.end, db.journal.memory); used >= db.journal.limit*3/4 {
+		t.Errorf("held with %d bytes in a file of %d", used, db.journal.limit)
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- db.Commit(func(txn *Txn) error { return txn.Set([]byte("held"), []byte("x")) })
+	}()
+	for d := newDeadline(t); db.commitMu.TryLock(); d.wait("the commit to begin") {
+		db.commitMu.Unlock()
+	}
+	select {
+	case err := <-done:
+		t.Errorf("Commit = %v, want it to wait", err)
+	default:
+	}
+	if err := os.Remove(next); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if got := blocks(t, next); got < walSize(o.MemTableSize) {
+		t.Errorf("the next file has %d bytes of blocks, want %d", got, walSize(o.MemTableSize))
+	}
+	for db.journal.id < 3 {
+		put(t, db, "k", value)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	checkNoJournal(t, o)
+}
