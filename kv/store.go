@@ -38,7 +38,7 @@ type StoreOptions struct {
 	Dir string
 
 	// MemTableSize, in bytes, is the size of Badger's memtables, of which up to
-	// five may exist at a time. A write-ahead log has twice the size. It bounds
+	// five may exist at a time. A file of the journal has the same. It bounds
 	// how much one transaction can merge. Default: 16 MiB, which is the minimum.
 	MemTableSize int64
 

@@ -30,9 +30,9 @@
 //
 // # Files
 //
-// The store owns these names in the data directory: LOCK, IDENTITY, sequence and
-// log. Their formats are described in docs/formats/storage.md and pinned by the
-// golden files in testdata.
+// The store owns these names in the data directory: LOCK, IDENTITY, sequence, inventory and
+// log, where a database of package internal/badgerdb is, with names of its own. Their formats
+// are described in docs/formats/storage.md and pinned by the golden files in testdata.
 package storage
 
 import (

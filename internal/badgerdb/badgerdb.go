@@ -9,14 +9,23 @@
 // anything that was committed.
 //
 // The database runs in managed mode. Commits are made one at a time, each with
-// the timestamp after the one before it, so that the numbers in the write-ahead
-// logs have no holes, which is what lets Open tell damage from a torn tail:
+// the timestamp after the one before it, so that the numbers in the journal
+// have no holes, which is what lets Open tell damage from a torn tail:
 //
 //	err := db.Commit(func(txn *badgerdb.Txn) error { return txn.Set(key, value) })
 //
 // A nil error means that the transaction is on disk, whole. After an error of a
 // write or sync nothing more is written until the next Open: a failed sync
 // leaves the disk in a state that only a restart can learn.
+//
+// # Files
+//
+// What is durable is in a journal of our own until Badger has made tables of it, see [journal].
+// Beside the names that Badger has in the directory these are the package's: NNNNN.jnl, a file of
+// the journal; NNNNN.free and NNNNN-new.free, those that will be; RESERVE, space for when there
+// is no other; and DAMAGED, which says that a table was lost. The log that Badger begins next,
+// NNNNN.mem, is made beforehand, and after a crash the journal takes the place of such logs.
+// docs/formats/storage.md has the format of the journal and the rules for reading it.
 package badgerdb
 
 import (

@@ -25,7 +25,7 @@ type Finding struct {
 }
 
 // An Image is a database as it lies on disk, to be read without changing a byte: not even
-// the replay that Badger demands after a kill. The transactions in the write-ahead logs
+// the replay that Badger demands after a kill. The transactions in the journal
 // are held in memory; tables are mapped. It is for one goroutine.
 type Image struct {
 	Tables int    // how many there are
@@ -166,11 +166,13 @@ func (l *loading) others() {
 
 func (l *loading) loadWALs() {
 	var prev walContent
+	stale := l.files.stale
 	for i, w := range l.files.wals {
 		b, c, err := readWAL(filepath.Join(l.files.dir, w.name))
 		if err != nil {
 			l.damage(w.name, err)
 			prev = walContent{}
+			stale = nil // what they have more than the rest of the journal says nothing of them
 			continue
 		}
 		adjacent := i > 0 && neighbours(l.files.wals[i-1], w)
@@ -191,7 +193,7 @@ func (l *loading) loadWALs() {
 		l.wals.logs = append(l.wals.logs, c)
 		l.image.addWAL(b[walHeaderSize:c.end])
 	}
-	for _, name := range l.files.stale {
+	for _, name := range stale {
 		if err := l.wals.checkStale(filepath.Join(l.files.dir, name)); err != nil {
 			l.damage(name, err)
 		}

@@ -313,3 +313,35 @@ func TestGapBetweenLogsIsRefused(t *testing.T) {
 		t.Errorf("checkWALs = %v, want ErrDamaged: 41 and 42 are missing", err)
 	}
 }
+
+// TestLogsWithoutAJournalCount: a database that a program from before the journal was writing when
+// it was killed has Badger's own logs, which were synced, with marks of transactions.
+func TestLogsWithoutAJournalCount(t *testing.T) {
+	o := killed(t, testOptions(t), func(db *DB) {
+		for _, key := range []string{"a", "b", "c"} {
+			put(t, db, key, "x")
+		}
+	})
+	for _, path := range glob(t, o, "*.mem") {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	journal := lastLog(t, o)
+	edit(t, journal, func(b []byte) []byte {
+		copy(b[8:walHeaderSize], "random bytes")
+		return b
+	})
+	if err := os.Rename(journal, strings.TrimSuffix(journal, journalExt)+".mem"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time it has a journal
+		db := mustOpen(t, o)
+		if got := get(t, db, "c"); got != "x" {
+			t.Errorf("c = %s, want x", got)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -18,7 +18,8 @@ import (
 )
 
 // A write-ahead log of Badger 4 (NNNNN.mem) is a header of 20 bytes, then
-// entries, then zeros to the end of the sparse file:
+// entries, then zeros to the end of the sparse file. A file of the journal is so, too, but for
+// what is behind its end:
 //
 //	meta 1 | user meta 1 | key length uvarint | value length uvarint |
 //	expires uvarint | key | value | CRC32C of all this, big endian 4
