@@ -76,7 +76,7 @@ func promisedOutcomes(t *testing.T) map[string][]string {
 // more time some more.
 func damageSample() []string {
 	sample := []string{
-		"log/*.mem / flip middle", "state/*.sst / flip middle", "state/DISCARD / deleted",
+		"log/*.jnl / flip middle", "state/*.sst / flip middle", "state/DISCARD / deleted",
 	}
 	if testing.Short() {
 		return sample
@@ -92,6 +92,10 @@ type damageKind struct {
 
 	// stop: there is something in the files after a stop, not after a kill.
 	stop bool
+
+	// as is a file that a copy is made of, if there is none of the kind: there is one only now
+	// and then.
+	as string
 }
 
 func damageKinds() []damageKind {
@@ -105,7 +109,10 @@ func damageKinds() []damageKind {
 	for _, db := range []string{"log", "state"} {
 		table := kind(db+"/*.sst", db+`/\d{6}\.sst`)
 		table.stop = true
+		spare := kind(db+"/*.free", db+`/\d{5}(-new)?\.free`)
+		spare.as = db + "/*.jnl"
 		kinds = append(kinds, kind(db+"/MANIFEST", db+"/MANIFEST"), table,
+			kind(db+"/*.jnl", db+`/\d{5}\.jnl`), spare,
 			kind(db+"/*.mem", db+`/\d{5}\.mem`), kind(db+"/*.vlog", db+`/\d{6}\.vlog`),
 			kind(db+"/KEYREGISTRY", db+"/KEYREGISTRY"), kind(db+"/DISCARD", db+"/DISCARD"),
 			kind(db+"/LOCK", db+"/LOCK"), kind(db+"/RESERVE", db+"/RESERVE"))
@@ -249,6 +256,9 @@ func (m *damageMatrix) try(t *testing.T, k damageKind, f damageForm, mayRefuse b
 		m.victim.Kill()
 	}
 	path := m.find(t, k)
+	if path == "" && k.as != "" {
+		path = m.copyOf(t, k)
+	}
 	if path == "" {
 		t.Fatalf("there is no %s", k.name)
 	}
@@ -304,7 +314,25 @@ func (m *damageMatrix) find(t *testing.T, k damageKind) string {
 	return best
 }
 
-// replicas returns the ids of the victim's replicas.
+// copyOf makes a file of a kind of which there may be none, with what another one holds.
+func (m *damageMatrix) copyOf(t *testing.T, k damageKind) string {
+	t.Helper()
+	i := slices.IndexFunc(damageKinds(), func(other damageKind) bool { return other.name == k.as })
+	from := m.find(t, damageKinds()[i])
+	b, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := strings.TrimSuffix(from, filepath.Ext(from)) + filepath.Ext(k.name)
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// replicas returns the ids of the victim's replicas, when all that they have is applied: a state
+// that is ahead of its log tells then what is lost of the log, if only the other members know
+// of it otherwise.
 func (m *damageMatrix) replicas(t *testing.T) map[raftyard.GroupID]raftyard.ReplicaID {
 	t.Helper()
 	ids := make(map[raftyard.GroupID]raftyard.ReplicaID)
@@ -312,6 +340,9 @@ func (m *damageMatrix) replicas(t *testing.T) map[raftyard.GroupID]raftyard.Repl
 		cluster.Eventually(t, damageLimit, "the victim has its replicas", func() error {
 			r, err := m.victim.Raft(t.Context(), g)
 			ids[g] = r.Replica.Replica
+			if err == nil && g != 0 && r.Applied != r.Last {
+				err = fmt.Errorf("group %d has applied %d of %d", g, r.Applied, r.Last)
+			}
 			return err
 		})
 	}

@@ -171,19 +171,28 @@ func TestTeeth(t *testing.T) {
 			l := newLoop(t, 1, 2)
 			l.orders.Calm = true // the logs no longer reach back to the beginning
 			l.live(aim{Phase: sayOK, Nth: 400})
-			wals, err := filepath.Glob(filepath.Join(l.orders.Dir, "n1", dir, "*.mem"))
-			wals = slices.DeleteFunc(wals, func(path string) bool {
-				info, serr := os.Stat(path)
-				return serr == nil && info.Size() == 0 // prepared, and not begun
-			})
-			if err != nil || len(wals) == 0 {
-				t.Fatal("there is no write-ahead log: ", err)
-			}
-			if err := os.Remove(slices.Max(wals)); err != nil {
-				t.Fatal(err)
-			}
+			loseNewest(t, filepath.Join(l.orders.Dir, "n1", dir))
 			wantComplaint(t, l, "lost")
 		})
+	}
+}
+
+// loseNewest removes the newest file of a database's journal, and Badger's own logs, which have
+// the same where the journal is gone altogether.
+func loseNewest(t *testing.T, dir string) {
+	t.Helper()
+	journal, err := filepath.Glob(filepath.Join(dir, "*.jnl"))
+	if err != nil || len(journal) == 0 {
+		t.Fatal("there is no journal: ", err)
+	}
+	logs, err := filepath.Glob(filepath.Join(dir, "*.mem"))
+	if err != nil || len(logs) == 0 {
+		t.Fatal("Badger has no log: ", err)
+	}
+	for _, path := range append(logs, slices.Max(journal)) {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

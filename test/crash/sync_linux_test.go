@@ -63,11 +63,11 @@ func traceOf(t *testing.T, dir string, pid int) *strace.Trace {
 	return tr
 }
 
-// logOf matches the write-ahead logs of a node's log store.
+// logOf matches the journal of a node's log store.
 func logOf(n *cluster.Node) func(path string) bool {
 	dir := filepath.Join(n.Dir(), "log") + string(filepath.Separator)
 	return func(path string) bool {
-		return strings.HasPrefix(path, dir) && strings.HasSuffix(path, ".mem")
+		return strings.HasPrefix(path, dir) && strings.HasSuffix(path, ".jnl")
 	}
 }
 
@@ -106,8 +106,8 @@ func marksOf(
 	return marks
 }
 
-// TestAnswerAfterSyncOne shows that a single node answers no write before a sync of
-// its log that began after the request had come.
+// TestAnswerAfterSyncOne shows that a single node answers no write before the command was
+// written to its log and a sync that began after that has ended.
 func TestAnswerAfterSyncOne(t *testing.T) {
 	dir := traced(t)
 	c := cluster.New(t, cluster.Config{Nodes: 1})
@@ -119,25 +119,28 @@ func TestAnswerAfterSyncOne(t *testing.T) {
 	pid := stop(t, n)
 
 	tr := traceOf(t, dir, pid)
-	syncs := tr.Syncs(logOf(n))
+	commits, err := tr.Commits(logOf(n))
+	if err != nil {
+		t.Fatal(err)
+	}
 	marks := slices.Concat(alone[n], crowd[n])
 	answers, err := tr.Answers(n.HTTPAddr(), marks)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range answers {
-		if a.HoldsLine(syncs) == nil {
-			t.Errorf("%s was answered in line %d of the trace; no sync of the log began and "+
-				"ended since it came in line %d", a.Mark, a.Before.Begin.Line, a.After.End.Line)
+		if !a.HoldsLine(strace.With(commits, a.Mark)) {
+			t.Errorf("%s was answered in line %d of the trace; it was not written to the log and "+
+				"synced since it came in line %d", a.Mark, a.Before.Begin.Line, a.After.End.Line)
 		}
 	}
-	t.Logf("%d answers, each after a sync; %d system calls, %d syncs of the log",
-		len(answers), len(tr.Calls), len(syncs))
+	t.Logf("%d answers, each after its sync; %d system calls, %d writes of the log",
+		len(answers), len(tr.Calls), len(commits))
 }
 
-// TestAnswerAfterSyncThree shows that of three nodes two have synced their logs
-// before a write is answered, through the leader or not; and that no node
-// acknowledges an entry, or votes, before it has synced.
+// TestAnswerAfterSyncThree shows that of three nodes two have a command in their logs, written
+// and synced, before it is answered, through the leader or not; and that no node
+// acknowledges an entry before it has the same, or votes before it has written and synced.
 func TestAnswerAfterSyncThree(t *testing.T) {
 	dir := traced(t)
 	c := cluster.New(t, cluster.Config{Nodes: 3})
@@ -178,20 +181,24 @@ func TestAnswerAfterSyncThree(t *testing.T) {
 		t.Error("no vote was found")
 	}
 	t.Logf("%d answers, each after syncs on two nodes; %d acknowledgements and %d votes, "+
-		"each after a sync", checked, acks, votes)
+		"each after its sync", checked, acks, votes)
 }
 
 // A tracedNode is what a trace shows of a node.
 type tracedNode struct {
 	node          *cluster.Node
 	trace         *strace.Trace
-	syncs         []*strace.Call
+	commits       []strace.Commit
 	read, written []strace.Message
 }
 
 func newTracedNode(t *testing.T, n *cluster.Node, tr *strace.Trace) tracedNode {
 	t.Helper()
-	tn := tracedNode{node: n, trace: tr, syncs: tr.Syncs(logOf(n))}
+	tn := tracedNode{node: n, trace: tr}
+	var err error
+	if tn.commits, err = tr.Commits(logOf(n)); err != nil {
+		t.Fatalf("node %d: %v", n.ID(), err)
+	}
 	in, err := tr.Read()
 	if err == nil {
 		tn.read, err = strace.Messages(in)
@@ -209,7 +216,7 @@ func newTracedNode(t *testing.T, n *cluster.Node, tr *strace.Trace) tracedNode {
 	return tn
 }
 
-// checkQuorum checks what a node has answered: two logs were synced before.
+// checkQuorum checks what a node has answered: two logs had it before.
 func checkQuorum(t *testing.T, nodes []tracedNode, at *cluster.Node, marks []string) int {
 	t.Helper()
 	answers, err := nodes[at.ID()-1].trace.Answers(at.HTTPAddr(), marks)
@@ -219,13 +226,13 @@ func checkQuorum(t *testing.T, nodes []tracedNode, at *cluster.Node, marks []str
 	for _, a := range answers {
 		synced := 0
 		for _, n := range nodes {
-			if (n.node == at && a.HoldsLine(n.syncs) != nil) ||
-				(n.node != at && a.HoldsTime(n.syncs) != nil) {
+			commits := strace.With(n.commits, a.Mark)
+			if (n.node == at && a.HoldsLine(commits)) || (n.node != at && a.HoldsTime(commits)) {
 				synced++
 			}
 		}
 		if synced < 2 {
-			t.Errorf("node %d answered %s when %d nodes had synced their logs since it came",
+			t.Errorf("node %d answered %s when %d nodes had it in their logs",
 				at.ID(), a.Mark, synced)
 		}
 	}
@@ -237,14 +244,22 @@ func (n *tracedNode) checkVouches(t *testing.T, marks []string) (acks, votes int
 	t.Helper()
 	a := strace.Acks(n.read, n.written, marks)
 	v := strace.Votes(n.read, n.written)
-	for _, vouch := range append(a, v...) {
-		if vouch.HoldsLine(n.syncs) == nil {
-			t.Errorf("node %d vouched for %s in line %d of its trace; no sync of the log began "+
-				"and ended since line %d", n.node.ID(), vouch.What,
-				vouch.Before.Begin.Line, vouch.After.End.Line)
-		}
+	for _, ack := range a {
+		n.checkVouch(t, ack, strace.With(n.commits, ack.What))
+	}
+	for _, vote := range v {
+		n.checkVouch(t, vote, n.commits)
 	}
 	return len(a), len(v)
+}
+
+// checkVouch checks that one of the commits lies between what a node was asked and its answer.
+func (n *tracedNode) checkVouch(t *testing.T, v strace.Vouch, commits []strace.Commit) {
+	t.Helper()
+	if !v.HoldsLine(commits) {
+		t.Errorf("node %d vouched for %s in line %d of its trace; it was not written to the log "+
+			"and synced since line %d", n.node.ID(), v.What, v.Before.Begin.Line, v.After.End.Line)
+	}
 }
 
 // stop has a node end, and returns the id that its process had.

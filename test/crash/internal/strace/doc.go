@@ -6,6 +6,6 @@
 // because another has ended, the end of the one stands before the beginning of the
 // other, in the lines of one trace, and by the clock in the traces of two nodes.
 //
-// Badger writes its logs through mappings, so a write to the disk shows as nothing but a
-// sync: by the descriptor of the file, or the msync of a mapping of it.
+// What must be durable is written to the journal of a database with pwrite64, and synced with
+// fdatasync. What Badger writes through its mappings is in no trace, and counts for nothing.
 package strace

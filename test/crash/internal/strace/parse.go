@@ -19,7 +19,7 @@ func Options() []string {
 		"-f", "-yy", "-ttt", "-T", "-q", "-s", "1048576", "--seccomp-bpf",
 		"-e", "signal=none",
 		"-e", "trace=read,readv,write,writev,recvfrom,sendto,recvmsg,sendmsg," +
-			"mmap,mremap,munmap,msync,fsync,fdatasync",
+			"pwrite64,fsync,fdatasync",
 	}
 }
 
@@ -180,13 +180,9 @@ func cutLast(text, sep string) (before, after string, ok bool) {
 }
 
 // File returns what strace says of the call's file: a path, or a connection such
-// as TCP:[127.0.0.1:1->127.0.0.1:2]. The file is the first argument, but for mmap.
+// as TCP:[127.0.0.1:1->127.0.0.1:2]. The file is the first argument.
 func (c *Call) File() string {
-	args := c.Args
-	if c.Name == "mmap" {
-		_, args, _ = strings.Cut(args, "MAP_SHARED, ")
-	}
-	_, args, ok := strings.Cut(strings.TrimLeft(args, "0123456789"), "<")
+	_, args, ok := strings.Cut(strings.TrimLeft(c.Args, "0123456789"), "<")
 	if !ok {
 		return ""
 	}

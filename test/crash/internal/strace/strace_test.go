@@ -30,22 +30,34 @@ func mustParse(t *testing.T, text string) *Trace {
 	return tr
 }
 
+func mustCommit(t *testing.T, tr *Trace) []Commit {
+	t.Helper()
+	commits, err := tr.Commits(isLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return commits
+}
+
 func isLog(path string) bool { return strings.HasPrefix(path, "/d/log/") }
 
 // What strace writes, in the pieces that the tests put together.
 const (
-	mapLog = `1 mmap(NULL, 100, PROT_READ|PROT_WRITE, MAP_SHARED, 15</d/log/00001.mem>, 0) ` +
-		`= 0x7f10 <0.000010>`
-	mapState = `1 mmap(NULL, 100, PROT_READ|PROT_WRITE, MAP_SHARED, 16</d/state/00001.mem>, 0) ` +
-		`= 0x7f20 <0.000010>`
-	request = `2 read(9<TCP:[127.0.0.1:80->127.0.0.1:90]>, "PUT /x HTTP/1.1\r\n\r\nmark-1", ` +
+	writeLog   = `3 pwrite64(15</d/log/00001.jnl>, "..put mark-1..", 14, 4096) = 14 <0.000010>`
+	writeOld   = `3 pwrite64(15</d/log/00001.jnl>, "..put mark-0..", 14, 0) = 14 <0.000010>`
+	writeNew   = `3 pwrite64(17</d/log/00002.jnl>, "..put mark-2..", 14, 0) = 14 <0.000010>`
+	writeState = `3 pwrite64(16</d/state/00001.jnl>, "..mark-1..", 10, 0) = 10 <0.000010>`
+	writeBegin = `3 pwrite64(15</d/log/00001.jnl>, "..put mark-1..", 14, 4096 <unfinished ...>`
+	writeEnd   = `3 <... pwrite64 resumed>) = 14 <0.002000>`
+	request    = `2 read(9<TCP:[127.0.0.1:80->127.0.0.1:90]>, "PUT /x HTTP/1.1\r\n\r\nmark-1", ` +
 		`4096) = 25 <0.000010>`
 	answer = `2 write(9<TCP:[127.0.0.1:80->127.0.0.1:90]>, "HTTP/1.1 201 Created\r\n\r\n", 24) ` +
 		`= 24 <0.000010>`
-	syncLog   = `3 msync(0x7f10, 100, MS_SYNC) = 0 <0.000200>`
-	syncState = `3 msync(0x7f20, 100, MS_SYNC) = 0 <0.000200>`
-	syncBegin = `3 msync(0x7f10, 100, MS_SYNC <unfinished ...>`
-	syncEnd   = `3 <... msync resumed>) = 0 <0.002000>`
+	syncLog   = `3 fdatasync(15</d/log/00001.jnl>) = 0 <0.000200>`
+	syncNew   = `3 fdatasync(17</d/log/00002.jnl>) = 0 <0.000200>`
+	syncState = `3 fdatasync(16</d/state/00001.jnl>) = 0 <0.000200>`
+	syncBegin = `4 fdatasync(15</d/log/00001.jnl> <unfinished ...>`
+	syncEnd   = `4 <... fdatasync resumed>) = 0 <0.002000>`
 )
 
 func TestAnswerAfterItsSync(t *testing.T) {
@@ -54,50 +66,57 @@ func TestAnswerAfterItsSync(t *testing.T) {
 		lines []string
 		want  bool
 	}{
-		{"synced", []string{request, syncLog, answer}, true},
-		{"synced while others run", []string{request, syncBegin, syncState, syncEnd, answer}, true},
-		{"the answer comes first", []string{request, answer, syncLog}, false},
-		{"no sync", []string{request, answer}, false},
-		{"another file is synced", []string{request, syncState, answer}, false},
-		{"the answer comes during the sync", []string{request, syncBegin, answer, syncEnd}, false},
-		{"the sync began before", []string{syncBegin, request, syncEnd, answer}, false},
-		{"the sync was before", []string{syncLog, request, answer}, false},
-		{"the sync never ends", []string{request, syncBegin, answer}, false},
+		{"synced", []string{request, writeLog, syncLog, answer}, true},
+		{"synced while others run", []string{
+			request, writeLog, syncBegin, writeState, syncState, syncEnd, answer,
+		}, true},
+		{"the answer comes first", []string{request, answer, writeLog, syncLog}, false},
+		{"the answer comes before the sync", []string{request, writeLog, answer, syncLog}, false},
+		{"no sync", []string{request, writeLog, answer}, false},
+		{"nothing written", []string{request, syncLog, answer}, false},
+		{"another command", []string{request, writeOld, syncLog, answer}, false},
+		{"with another command, and then again", []string{
+			request, writeOld, syncLog, writeLog, answer, syncLog,
+		}, false},
+		{"another database", []string{request, writeState, syncState, answer}, false},
+		{"another file is synced", []string{
+			request, writeLog, writeNew, syncNew, answer,
+		}, false},
+		{"the answer comes during the sync", []string{
+			request, writeLog, syncBegin, answer, syncEnd,
+		}, false},
+		{"the sync began before", []string{request, syncBegin, writeLog, syncEnd, answer}, false},
+		{"the sync began while it was written", []string{
+			request, writeBegin, syncBegin, writeEnd, syncEnd, answer,
+		}, false},
+		{"it was before", []string{writeLog, syncLog, request, answer}, false},
+		{"it was written before", []string{writeLog, request, syncLog, answer}, false},
+		{"the sync never ends", []string{request, writeLog, syncBegin, answer}, false},
 		{"the sync fails", []string{
-			request,
-			`3 msync(0x7f10, 100, MS_SYNC) = -1 EIO (Input/output error) <0.000200>`, answer,
+			request, writeLog,
+			`3 fdatasync(15</d/log/00001.jnl>) = -1 EIO (Input/output error) <0.000200>`, answer,
 		}, false},
-		{"the file is mapped no more", []string{
-			request, `3 munmap(0x7f10, 100) = 0 <0.000010>`, syncLog, answer,
-		}, false},
-		{"the mapping has moved", []string{
-			request, `3 mremap(0x7f10, 100, 200, MREMAP_MAYMOVE) = 0x7f90 <0.000010>`,
-			`3 msync(0x7f90, 200, MS_SYNC) = 0 <0.000200>`, answer,
-		}, true},
-		{"synced by its descriptor", []string{
-			request, `3 fdatasync(15</d/log/00001.mem>) = 0 <0.000200>`, answer,
-		}, true},
 		{"the request is read in two parts", []string{
 			`2 read(9<TCP:[127.0.0.1:80->127.0.0.1:90]>, "PUT /x HTTP/1.1\r\n\r\nma", ` +
 				`4096) = 21 <0.000010>`,
-			syncLog,
+			writeLog, syncLog,
 			`2 read(9<TCP:[127.0.0.1:80->127.0.0.1:90]>, "rk-1", 4096) = 4 <0.000010>`,
 			answer,
 		}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tr := mustParse(t, script(append([]string{mapLog, mapState}, tt.lines...)...))
+			tr := mustParse(t, script(tt.lines...))
 			answers, err := tr.Answers("127.0.0.1:80", []string{"mark-1"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			syncs := tr.Syncs(isLog)
-			if got := answers[0].HoldsLine(syncs) != nil; got != tt.want {
+			commits := With(mustCommit(t, tr), "mark-1")
+			if got := answers[0].HoldsLine(commits); got != tt.want {
 				t.Errorf("answered after a sync: %t, want %t", got, tt.want)
 			}
 			// Between traces of several nodes the clock decides, and not the line.
-			if got := answers[0].HoldsTime(syncs) != nil; got != tt.want {
+			if got := answers[0].HoldsTime(commits); got != tt.want {
 				t.Errorf("by the clock: answered after a sync: %t, want %t", got, tt.want)
 			}
 		})
@@ -111,7 +130,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 		{"to somebody else", strings.Replace(answer, ":90]", ":91]", 1), "not in the trace"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tr := mustParse(t, script(mapLog, request, tt.answer))
+			tr := mustParse(t, script(request, tt.answer))
 			_, err := tr.Answers("127.0.0.1:80", []string{"mark-1"})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want one with %q", err, tt.want)
@@ -167,12 +186,18 @@ func TestVouchAfterItsSync(t *testing.T) {
 		found int
 		want  bool
 	}{
-		{"synced", []string{readApp, syncLog, ack}, 1, true},
-		{"the answer comes first", []string{readApp, ack, syncLog}, 1, false},
-		{"the answer comes during the sync", []string{readApp, syncBegin, ack, syncEnd}, 1, false},
+		{"synced", []string{readApp, writeLog, syncLog, ack}, 1, true},
+		{"the answer comes first", []string{readApp, ack, writeLog, syncLog}, 1, false},
+		{
+			"the answer comes during the sync",
+			[]string{readApp, writeLog, syncBegin, ack, syncEnd},
+			1, false,
+		},
 		{
 			"an acknowledgement of less vouches for nothing",
-			[]string{readApp, traffic("write", 61, frame(2, 1, appResp(8))), syncLog, ack},
+			[]string{
+				readApp, traffic("write", 61, frame(2, 1, appResp(8))), writeLog, syncLog, ack,
+			},
 			1, true,
 		},
 		{
@@ -180,11 +205,11 @@ func TestVouchAfterItsSync(t *testing.T) {
 			[]string{readApp, traffic("write", 60, frame(2, 3, appResp(9)))},
 			0, false,
 		},
-		{"not acknowledged", []string{readApp, syncLog}, 0, false},
+		{"not acknowledged", []string{readApp, writeLog, syncLog}, 0, false},
 		{
 			"vote",
 			[]string{
-				traffic("read", 50, frame(1, 2, vote())), syncLog,
+				traffic("read", 50, frame(1, 2, vote())), writeLog, syncLog,
 				traffic("write", 60, frame(2, 1, voteResp())),
 			},
 			1, true,
@@ -193,7 +218,7 @@ func TestVouchAfterItsSync(t *testing.T) {
 			"vote before its sync",
 			[]string{
 				traffic("read", 50, frame(1, 2, vote())),
-				traffic("write", 60, frame(2, 1, voteResp())), syncLog,
+				traffic("write", 60, frame(2, 1, voteResp())), writeLog, syncLog,
 			},
 			1, false,
 		},
@@ -208,14 +233,14 @@ func TestVouchAfterItsSync(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tr := mustParse(t, script(append([]string{mapLog, mapState}, tt.lines...)...))
+			tr := mustParse(t, script(tt.lines...))
 			read, written := messages(t, tr)
 			vouches := append(Acks(read, written, []string{"mark-1"}), Votes(read, written)...)
 			if len(vouches) != tt.found {
 				t.Fatalf("found %v, want %d", vouches, tt.found)
 			}
 			for _, v := range vouches {
-				if got := v.HoldsLine(tr.Syncs(isLog)) != nil; got != tt.want {
+				if got := v.HoldsLine(mustCommit(t, tr)); got != tt.want {
 					t.Errorf("%s: said after a sync: %t, want %t", v.What, got, tt.want)
 				}
 			}
