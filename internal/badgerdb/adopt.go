@@ -3,6 +3,7 @@ package badgerdb
 import (
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 	"log/slog"
 	"os"
@@ -14,19 +15,36 @@ import (
 )
 
 // appendJournalHeader appends the header of a file of the journal.
-func appendJournalHeader(b []byte, first uint64) []byte {
-	b = append(b, make([]byte, 8)...) // no key: it is not encrypted
+func appendJournalHeader(b []byte, mark, first uint64) []byte {
+	b = binary.BigEndian.AppendUint64(b, mark)
 	b = append(b, journalMagic...)
 	return binary.BigEndian.AppendUint64(b, first)
 }
 
-// journalFirst returns the first transaction that a log's header announces, or zero if the log
-// is Badger's own.
-func journalFirst(header []byte) uint64 {
+// journalHeader returns the first transaction that a log's header announces, or zero if the log
+// is Badger's own, or the header is not what was written; and the mark of the ends of its
+// transactions, or zero if there is none.
+func journalHeader(header []byte) (first, mark uint64) {
 	if string(header[8:12]) != journalMagic {
-		return 0
+		return 0, 0
 	}
-	return binary.BigEndian.Uint64(header[12:walHeaderSize])
+	first = binary.BigEndian.Uint64(header[12:walHeaderSize])
+	mark = binary.BigEndian.Uint64(header)
+	if mark != 0 && mark != sealMark(mark>>sealBits, first) {
+		return 0, 0
+	}
+	return first, mark
+}
+
+// sealBits is how much of a mark is a checksum, of the rest and of the first transaction: who
+// reads another mark finds no transaction.
+const sealBits = 24
+
+// sealMark makes a mark of 40 bits that nobody guesses.
+func sealMark(secret, first uint64) uint64 {
+	mark := secret << sealBits
+	sum := crc32.Checksum(appendJournalHeader(nil, mark, first), castagnoli)
+	return mark | uint64(sum)&(1<<sealBits-1)
 }
 
 // isJournal reports whether a log of Badger's name is of the journal.
@@ -40,7 +58,8 @@ func isJournal(path string) (is bool, err error) {
 	if _, err = io.ReadFull(f, b); errors.Is(err, io.ErrUnexpectedEOF) {
 		return false, nil // who reads it says what is wrong
 	}
-	return err == nil && journalFirst(b) != 0, err
+	first, _ := journalHeader(b)
+	return err == nil && first != 0, err
 }
 
 // pickLogs leaves those logs that count: beside a journal what Badger has as its own does not.
@@ -92,9 +111,13 @@ func adoptSteps(f files, w walSummary, log *slog.Logger) (steps []func() error) 
 			continue // nothing of it counts
 		}
 		next(func() error { return os.Truncate(path, c.end) })
-		if !c.journal {
-			next(func() error { return markLog(path, c.first) })
+		// Without what is behind its end, for good, before the mark is gone that tells its own
+		// transactions from what looks like them.
+		next(func() error { return syncFile(path) })
+		if c.journal && c.mark == 0 {
+			continue
 		}
+		next(func() error { return adoptLog(path, c.first) })
 		next(func() error { return syncFile(path) })
 	}
 	for _, name := range f.stale {
@@ -128,14 +151,15 @@ func adoptSteps(f files, w walSummary, log *slog.Logger) (steps []func() error) 
 	return steps
 }
 
-// markLog says in the header of one of Badger's logs that it counts.
-func markLog(path string, first uint64) (err error) {
+// adoptLog says in the header of a log that it counts, without a mark: there Badger has the number
+// of a key, and zero is none.
+func adoptLog(path string, first uint64) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	_, err = f.WriteAt(appendJournalHeader(nil, first), 0)
+	_, err = f.WriteAt(appendJournalHeader(nil, 0, first), 0)
 	return err
 }
 

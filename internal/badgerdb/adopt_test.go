@@ -216,8 +216,9 @@ func TestHalfFilledBadgerLogsCountForNothing(t *testing.T) {
 	}
 }
 
-// TestGapInTheJournalIsRefused takes away one file of the journal. What only that had is missed,
-// by Open and by OpenImage; the first one may be missing when all of it is in tables.
+// TestGapInTheJournalIsRefused takes away one file of the journal between others. What only that
+// had is missed, by Open and by OpenImage. The first one may be missing: all of it is in tables,
+// then.
 func TestGapInTheJournalIsRefused(t *testing.T) {
 	// Transactions 2 to 18, in several files.
 	whole, want := withJournal(t)
@@ -232,7 +233,7 @@ func TestGapInTheJournalIsRefused(t *testing.T) {
 		}
 		return c
 	}
-	for i, path := range logs[:len(logs)-1] {
+	for i, path := range logs[1 : len(logs)-1] {
 		c := content(path)
 		o := copied(t, whole)
 		if err := os.Remove(filepath.Join(o.Dir, filepath.Base(path))); err != nil {
@@ -240,9 +241,10 @@ func TestGapInTheJournalIsRefused(t *testing.T) {
 		}
 		checkImage(t, o, false)
 		_, err := Open(o)
-		text := fmt.Sprintf("transactions %d to %d are neither", c.first, c.last)
+		text := fmt.Sprintf("begins with transaction %d, but the log before it ends with %d",
+			c.last+1, c.first-1)
 		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), text) {
-			t.Errorf("without file %d Open = %v, want %q", i, err, text)
+			t.Errorf("without file %d Open = %v, want %q", i+1, err, text)
 		}
 	}
 	// All come to tables with an orderly end, and the first files are let go of.

@@ -32,7 +32,7 @@ func (db *DB) Commit(fn func(*Txn) error) error {
 		return err
 	}
 	t := db.mover.take()
-	t.version = db.NextTs()
+	t.version, t.mark = db.NextTs(), db.journal.mark
 	// Without writes a transaction must not use up a number: that would be a hole. Nor is it
 	// known before whether there are any, so a full file of the journal ends after this one.
 	t.buf = append(t.buf, db.journal.page...)

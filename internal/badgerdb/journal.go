@@ -1,6 +1,8 @@
 package badgerdb
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,9 +27,10 @@ import (
 // The journal has Badger's format, see [walEntry], so that after a crash its files take the
 // place of Badger's logs, see [adoptLogs]: their replay, and all the checks before it, are
 // the same as ever. There are two things more. A file says in its header which transaction
-// is its first, and a file is used again when all that is in it has come to tables. What it
-// held before is still behind its end then; but it is of older transactions, so nobody takes
-// it for new ones. To write over what is there spares the file system the allocation.
+// is its first, and a file is used again when all that is in it has come to tables: to write
+// over what is there spares the file system the allocation. What it held before is behind its
+// end then. Its transactions are older; and what in somebody's value looks like a newer one
+// lacks the mark of the file, which is in its header and in the end of each transaction.
 //
 // Only whole pages are written: the end of the last one is zeros, and is written again with
 // the next commit. So the kernel need not read what it does not have of a file.
@@ -38,12 +41,14 @@ type journal struct {
 	log   *slog.Logger
 	room  *room
 
-	sync func(*os.File) error
+	sync      func(*os.File) error
+	newSecret func() uint64
 
 	// What follows belongs to who commits.
 	file   *os.File
 	name   string
 	id     uint64
+	mark   uint64 // of the ends of its transactions
 	end    int64  // where the next transaction goes
 	page   []byte // what the page holds which the end is in, up to there
 	memory int64  // what the transactions take in a memtable
@@ -83,8 +88,15 @@ func journalName(id uint64) string { return fmt.Sprintf("%05d%s", id, journalExt
 func newJournal(dir string, o Options, r *room, id uint64) *journal {
 	return &journal{
 		dir: dir, size: walSize(o.MemTableSize), limit: o.MemTableSize,
-		log: o.Logger, room: r, sync: syncData, id: id,
+		log: o.Logger, room: r, sync: syncData, newSecret: newSecret, id: id,
 	}
+}
+
+// newSecret returns what nobody guesses.
+func newSecret() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return binary.BigEndian.Uint64(b[:])
 }
 
 // begin begins a file, whose first transaction will be that of the number. It is durable, with
@@ -94,7 +106,8 @@ func (j *journal) begin(first, newest uint64) error {
 	if err != nil {
 		return err
 	}
-	page := appendJournalHeader(make([]byte, 0, journalPage), first)
+	mark := sealMark(j.newSecret()|1, first) // never zero
+	page := appendJournalHeader(make([]byte, 0, journalPage), mark, first)
 	next := journalName(j.id + 1)
 	if err = j.install(page[:journalPage], name, next); err != nil {
 		return err
@@ -109,7 +122,7 @@ func (j *journal) begin(first, newest uint64) error {
 		j.full = append(j.full, fullJournal{name: j.name, last: newest})
 		j.mu.Unlock()
 	}
-	j.file, j.name, j.page = f, next, page
+	j.file, j.name, j.page, j.mark = f, next, page, mark
 	j.id++
 	j.end, j.memory = walHeaderSize, 0
 	return err

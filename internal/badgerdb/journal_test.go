@@ -24,6 +24,7 @@ func loneJournal(t testing.TB) *journal {
 	o := Options{Dir: t.TempDir(), MemTableSize: MinMemTableSize}.withDefaults()
 	j := newJournal(o.Dir, o, newRoom(o), 0)
 	j.limit, j.size = 1<<30, 16<<10
+	j.newSecret = func() uint64 { return 0x0123456789 }
 	t.Cleanup(func() {
 		if err := j.close(); err != nil {
 			t.Error(err)
@@ -65,6 +66,7 @@ func TestJournalFormat(t *testing.T) {
 func scriptTxn(t *testing.T, j *journal, version uint64, script string) *Txn {
 	t.Helper()
 	txn := loneTxn(version)
+	txn.mark = j.mark
 	txn.buf = append(txn.buf, j.page...)
 	for line := range strings.Lines(script) {
 		word := strings.Fields(line)
@@ -164,6 +166,7 @@ func (u *usedAgain) read(t *rapid.T) []byte {
 
 func (u *usedAgain) write(t *rapid.T, version uint64) {
 	txn := loneTxn(version)
+	txn.mark = u.j.mark
 	txn.buf = append(txn.buf, u.j.page...)
 	from := len(txn.buf)
 	dice := rand.New(rand.NewPCG(version, 3))
@@ -225,6 +228,56 @@ func TestTornOverOldIsToldFromDamage(t *testing.T) {
 			rt.Fatalf("%d transactions are there of %d; all pages: %t", last, n, all)
 		}
 	})
+}
+
+// TestValuesAreNoTransactions: somebody writes values that hold what looks like transactions, and
+// the file is used again, so that they lie behind its end, at the very end too. They do not count,
+// and are not taken for damage.
+func TestValuesAreNoTransactions(t *testing.T) {
+	j := loneJournal(t)
+	j.size = 64 << 10
+	if err := j.begin(5, 4); err != nil {
+		t.Fatal(err)
+	}
+	write := func(version uint64, value []byte) {
+		t.Helper()
+		txn := loneTxn(version)
+		txn.mark = j.mark
+		txn.buf = append(txn.buf, j.page...)
+		if err := txn.Set([]byte("k"), value); err != nil {
+			t.Fatal(err)
+		}
+		txn.finish()
+		if err := j.write(txn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// From each page on: the transaction that comes next, and one that comes later.
+	forged := appendTxn(appendTxn(nil, 7, "forged", "x"), 1000, "forged", "y")
+	value := make([]byte, 40<<10)
+	front := walHeaderSize + len(appendRaw(nil, bitTxn, 5, "k", string(value))) - len(value) - 4
+	for page := journalPage - front; page < len(value); page += journalPage {
+		copy(value[page:], forged)
+	}
+	write(5, value)
+	if err := errors.Join(j.close(), j.reuse(j.name), j.begin(6, 5)); err != nil {
+		t.Fatal(err)
+	}
+	// One that ends where a page does.
+	rest := journalPage - walHeaderSize - len(appendRaw(nil, bitTxn, 6, "k", "")) - 1
+	rest -= len(appendRaw(nil, bitFinTxn, 6, finKey+"12345678", "6"))
+	write(6, make([]byte, rest))
+	if j.end != journalPage {
+		t.Fatalf("it ends at %d, want %d", j.end, journalPage)
+	}
+	b, err := os.ReadFile(j.path())
+	if err != nil || !bytes.HasPrefix(b[j.end:], forged) {
+		t.Fatalf("nothing forged is behind it: %v", err)
+	}
+	c, err := checkWAL(j.path())
+	if err != nil || c.last != 6 || c.end != journalPage {
+		t.Errorf("it holds transactions up to %d, to %d, and %v; want up to 6", c.last, c.end, err)
+	}
 }
 
 // TestLostPageIsDamage: a page of what was acknowledged is lost, so that zeros are there, or what

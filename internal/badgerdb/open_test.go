@@ -329,6 +329,7 @@ func TestLogsWithoutAJournalCount(t *testing.T) {
 	}
 	journal := lastLog(t, o)
 	edit(t, journal, func(b []byte) []byte {
+		clear(b[:8])
 		copy(b[8:walHeaderSize], "random bytes")
 		return b
 	})

@@ -52,17 +52,18 @@ func cutCommit(number uint64) map[string]string {
 	return pairs
 }
 
-// check compares a database with the model, which goes on to the last commit that is there:
-// no older one than the last that was acknowledged, and at most one newer.
-func (m *cutModel) check(t *testing.T, db *DB, acked uint64) error {
+// check compares a database with the model, which goes on to the last commit that is there: no
+// older one than the last that was acknowledged before the cut, and at most one newer than the
+// last of which the writer has said so.
+func (m *cutModel) check(t *testing.T, db *DB, acked, said uint64) error {
 	var last uint64
-	if said := get(t, db, lastKey); said != "none" {
+	if number := get(t, db, lastKey); number != "none" {
 		var err error
-		if last, err = strconv.ParseUint(said, 10, 64); err != nil {
+		if last, err = strconv.ParseUint(number, 10, 64); err != nil {
 			return err
 		}
 	}
-	if last < acked || last > acked+1 {
+	if last < acked || last > said+1 {
 		return fmt.Errorf("%d is the last commit, and %d was acknowledged", last, acked)
 	}
 	for ; m.upTo < last; m.upTo++ {

@@ -16,6 +16,7 @@ import (
 type Txn struct {
 	db      *DB
 	version uint64
+	mark    uint64 // of the journal's file
 
 	buf    []byte // the journal's page so far, and behind it the transaction as it is written
 	pairs  []txnPair
@@ -33,7 +34,8 @@ type txnPair struct {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const (
-	// finKey is the key of the entry that ends a transaction in a log.
+	// finKey is the key of the entry that ends a transaction in a log. In the journal the mark
+	// of the file follows; to Badger the key is all the same.
 	finKey = "!badger!txn"
 
 	// badgerPrefix begins keys that Badger keeps for itself.
@@ -84,10 +86,13 @@ func (t *Txn) add(meta byte, key, value []byte) error {
 
 // finish ends the transaction.
 func (t *Txn) finish() {
+	var key [len(finKey) + 8]byte
+	copy(key[:], finKey)
+	binary.BigEndian.PutUint64(key[len(finKey):], t.mark)
 	var b [20]byte
-	t.buf = appendEntry(t.buf, bitFinTxn, t.version, []byte(finKey),
+	t.buf = appendEntry(t.buf, bitFinTxn, t.version, key[:],
 		strconv.AppendUint(b[:0], t.version, 10))
-	t.memory += entryExtra + int64(len(finKey)+len(b))
+	t.memory += entryExtra + int64(len(key)+len(b))
 }
 
 // padded returns the buffer with zeros up to the end of its last page.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -49,6 +50,7 @@ func TestTxnIsWhatIsParsed(t *testing.T) {
 		page := rapid.SliceOfN(rapid.Byte(), 0, 30).Draw(t, "page")
 		writes := rapid.SliceOfN(rapid.Custom(anyWrite), 1, 20).Draw(t, "writes")
 		txn := loneTxn(version)
+		txn.mark = 7
 		txn.buf = append(txn.buf, page...)
 		raw := slices.Clone(page)
 		for i, w := range writes {
@@ -67,7 +69,9 @@ func TestTxnIsWhatIsParsed(t *testing.T) {
 			}
 		}
 		txn.finish()
-		if raw = appendEnd(raw, version); !bytes.Equal(txn.buf, raw) {
+		raw = appendRaw(raw, bitFinTxn, version, finKey+"\x00\x00\x00\x00\x00\x00\x00\x07",
+			strconv.FormatUint(version, 10))
+		if !bytes.Equal(txn.buf, raw) {
 			t.Fatalf("the transaction is %x, want %x", txn.buf, raw)
 		}
 		b := txn.padded()

@@ -106,6 +106,7 @@ func parseEntry(b []byte) (walEntry, bool) {
 // walContent is what replay will find in one log.
 type walContent struct {
 	journal     bool   // it is of the journal: what is older than next is of its file's life before
+	mark        uint64 // what the ends of its transactions have; zero: anything
 	next        uint64 // the transaction that would follow; zero: any
 	first, last uint64 // versions of the whole transactions; zero when there is none
 	end         int64  // where the whole transactions end
@@ -116,22 +117,23 @@ type walContent struct {
 // replay follows the log in b from its start as Badger will, when a log of the journal is cut
 // to its end.
 func replay(b []byte) (walContent, error) {
-	c := walContent{end: walHeaderSize, next: journalFirst(b)}
+	c := walContent{end: walHeaderSize}
+	c.next, c.mark = journalHeader(b)
 	c.journal = c.next != 0
-	at := walHeaderSize
-	for at < len(b) {
+	var memory int64 // of a transaction without its end
+	for at := walHeaderSize; at < len(b); {
 		e, ok := parseMarked(b[at:])
-		if !ok || c.journal && e.version < c.next {
-			break
+		if !ok || c.journal && !c.isOwn(e) {
+			break // checkTail looks into what follows
 		}
 		if c.torn != 0 && e.version != c.torn {
 			return c, fmt.Errorf("transaction %d has no end before %d begins", c.torn, e.version)
 		}
-		if c.next != 0 && e.version != c.next && (e.end || c.journal) {
+		if c.next != 0 && e.end && e.version != c.next {
 			return c, fmt.Errorf("transaction %d follows %d", e.version, c.next-1)
 		}
 		at += e.size
-		c.memory += int64(len(e.key)+len(e.value)) + nodeSize
+		memory += int64(len(e.key)+len(e.value)) + nodeSize
 		if !e.end {
 			c.torn = e.version
 			continue
@@ -141,8 +143,25 @@ func replay(b []byte) (walContent, error) {
 		}
 		c.last, c.torn, c.end = e.version, 0, int64(at)
 		c.next = e.version + 1
+		c.memory, memory = c.memory+memory, 0
 	}
 	return c, nil
+}
+
+// isOwn reports whether an entry may be the next one of a log of the journal. Behind its end may
+// be what its file held before: older transactions, and parts of values, in which somebody may
+// have written what looks like transactions. But nobody knows the mark of the file.
+func (c walContent) isOwn(e walEntry) bool {
+	return e.version == c.next && (!e.end || c.mark == 0 || e.mark() == c.mark)
+}
+
+// mark returns what distinguishes the end of a transaction in the journal, or zero.
+func (e walEntry) mark() uint64 {
+	mark, found := bytes.CutPrefix(e.key[:len(e.key)-8], []byte(finKey))
+	if !found || len(mark) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(mark)
 }
 
 // checkTail looks for entries behind the point where replay stops. A transaction
@@ -150,6 +169,9 @@ func replay(b []byte) (walContent, error) {
 // and none of another's, because the next one is written only after the sync.
 // Entries of a later transaction mean that what was synced is damaged.
 func checkTail(b []byte, c walContent) error {
+	if c.mark != 0 {
+		return checkMarkedTail(b, c)
+	}
 	torn := cmp.Or(c.torn, c.next)
 	budget := maxTailWork
 	for at := int(c.end); at < len(b) && budget > 0; {
@@ -167,12 +189,35 @@ func checkTail(b []byte, c walContent) error {
 			torn = e.version // the log's first transaction, wherever its front is
 		}
 		if e.version > torn && e.version-torn < maxTxns {
-			return fmt.Errorf("unreadable at offset %d, but transaction %d follows at offset %d",
-				c.end, e.version, at)
+			return c.lost(e.version, at)
 		}
 		at += e.size
 	}
 	return nil
+}
+
+// checkMarkedTail is checkTail for a file of the journal: it looks for the ends of its
+// transactions.
+func checkMarkedTail(b []byte, c walContent) error {
+	const front = 1 + 1 + 1 + 1 + 1 // of an end, before its key
+	end := binary.BigEndian.AppendUint64([]byte(finKey), c.mark)
+	for at := int(c.end) + front; at < len(b); at++ {
+		n := bytes.Index(b[at:], end)
+		if n < 0 {
+			return nil
+		}
+		at += n
+		if e, ok := parseEntry(b[at-front:]); ok && e.end && e.version > c.next {
+			return c.lost(e.version, at-front)
+		}
+	}
+	return nil
+}
+
+// lost says that a transaction follows what cannot be read.
+func (c walContent) lost(version uint64, at int) error {
+	return fmt.Errorf("unreadable at offset %d, but transaction %d follows at offset %d",
+		c.end, version, at)
 }
 
 const (
@@ -338,7 +383,8 @@ func readWAL(path string) ([]byte, walContent, error) {
 	if len(b) < walHeaderSize {
 		return nil, walContent{}, fmt.Errorf("%d bytes are less than the header", len(b))
 	}
-	if key := b[:8]; !bytes.Equal(key, make([]byte, 8)) {
+	first, _ := journalHeader(b)
+	if key := b[:8]; first == 0 && !bytes.Equal(key, make([]byte, 8)) {
 		return nil, walContent{}, fmt.Errorf("encrypted with key %x, which raftyard never does",
 			key)
 	}
