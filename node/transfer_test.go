@@ -51,6 +51,10 @@ func TestSuccessorThatReachesTheLeaderAlone(t *testing.T) {
 	c.add(1, 1, "a")
 	c.moveLeader(0, 5)
 	c.moveLeader(1, 1)
+	c.eventually("the last of the five is a voter, and that change is over", func() bool {
+		d := c.nodes[1].replica(1).view.Load().State.Descriptor
+		return !d.IsJoint() && len(wantOf(d).Voters) == 5
+	})
 	// The leader prefers the lowest id among those that have as much of the log.
 	first := raftyard.NodeID(0)
 	for _, m := range c.nodes[1].replica(1).view.Load().State.Descriptor.Members {
