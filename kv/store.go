@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -38,7 +39,8 @@ type StoreOptions struct {
 	Dir string
 
 	// MemTableSize, in bytes, is the size of Badger's memtables, of which up to
-	// five may exist at a time. A file of the journal has the same. It bounds
+	// five may exist at a time. They are up to a quarter larger, by chance, so that not all
+	// nodes write their tables at once. A file of the journal has the same. It bounds
 	// how much one transaction can merge. Default: 16 MiB, which is the minimum.
 	MemTableSize int64
 
@@ -140,6 +142,7 @@ func OpenStore(o StoreOptions) (*Store, error) {
 	db, err := badgerdb.Open(badgerdb.Options{
 		Dir:            o.Dir,
 		MemTableSize:   o.MemTableSize,
+		Stagger:        rand.Uint64(),
 		Profile:        badgerdb.State,
 		BlockCacheSize: o.BlockCacheBytes,
 		IndexCacheSize: o.IndexCacheBytes,

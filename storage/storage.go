@@ -117,8 +117,9 @@ type Options struct {
 	CacheBytes int64
 
 	// MemTableSize is the size of Badger's memtables in bytes; several may be
-	// in memory at once. A batch is limited to 15 % of it. Default: 16 MiB, see
-	// [badgerdb.DefaultMemTableSize] for what that trades.
+	// in memory at once. They are up to a quarter larger, by another part of it on each node,
+	// so that not all nodes write their tables at once. A batch is limited to 15 % of
+	// MemTableSize. Default: 16 MiB, see [badgerdb.DefaultMemTableSize] for what that trades.
 	MemTableSize int64
 
 	// ScrubRate is how many bytes of tables on disk are read a second, in the background, to

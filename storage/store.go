@@ -105,6 +105,7 @@ func (s *Store) open() error {
 	s.db, err = s.backing.OpenDB(badgerdb.Options{
 		Dir:          s.path(logName),
 		MemTableSize: s.opts.MemTableSize,
+		Stagger:      uint64(s.opts.Node),
 		Profile:      badgerdb.Log,
 		Logger:       s.opts.Logger,
 		Fill:         s.fill,

@@ -41,6 +41,7 @@ import (
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
+	"github.com/dgraph-io/badger/v4/skl"
 )
 
 // Each error here is one reaction of the caller.
@@ -135,6 +136,13 @@ type Options struct {
 	// after a database that was not closed. Default: [DefaultMemTableSize].
 	MemTableSize int64
 
+	// Stagger makes memtables larger than MemTableSize, by up to a quarter: by another part of it
+	// for each number, and by nothing for zero. The members of a group write the same to their
+	// databases. With memtables of one size all would write a table at the same time, and a
+	// majority of them would be busy with it; with numbers that follow each other, as those of
+	// nodes do, they take turns. What a transaction may hold does not change.
+	Stagger uint64
+
 	Profile Profile
 
 	// BlockCacheSize and IndexCacheSize are in bytes and used by the [State]
@@ -160,15 +168,26 @@ type Options struct {
 
 	// Logger gets what Badger reports. Default: discard.
 	Logger *slog.Logger
+
+	nominal int64 // MemTableSize before it was changed; what a transaction may hold follows it
 }
 
 func (o Options) withDefaults() Options {
 	o.MemTableSize = cmp.Or(o.MemTableSize, DefaultMemTableSize)
+	o.nominal = cmp.Or(o.nominal, o.MemTableSize)
 	o.BlockCacheSize = cmp.Or(o.BlockCacheSize, 64<<20)
 	o.IndexCacheSize = cmp.Or(o.IndexCacheSize, 32<<20)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	return o
+}
+
+// staggered returns options with memtables as Stagger wants them: multiples of the golden ratio
+// lie apart from each other, however many there are.
+func (o Options) staggered() Options {
+	const golden = 0x9e3779b97f4a7c15 // of 2^64
+	o.MemTableSize += int64(float64(o.Stagger*golden) / (1 << 64) * float64(o.MemTableSize/4))
 	return o
 }
 
@@ -193,7 +212,7 @@ func (o Options) Validate() error {
 
 // badger returns the options that Badger is opened with.
 func (o Options) badger() badger.Options {
-	maxTxn := 15 * o.MemTableSize / 100
+	maxTxn := 15 * o.nominal / 100 // a transaction is at most that part of a memtable
 	b := badger.DefaultOptions(o.Dir)
 	b.SyncWrites = false      // what counts is in the journal
 	b.DetectConflicts = false // commits are made one at a time
@@ -291,7 +310,7 @@ func Open(o Options) (*DB, error) {
 	if err := os.Mkdir(o.Dir, 0o750); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("badgerdb: make %s: %w", o.Dir, err)
 	}
-	return o.open()
+	return o.staggered().open()
 }
 
 func (o Options) open() (*DB, error) {
@@ -362,8 +381,10 @@ func (o Options) begin(
 	}
 	db := &DB{
 		DB: bdb, parts: with,
-		maxTxnBytes: bdb.MaxBatchSize() - 128, // what the end marker takes, and some
-		maxTxnCount: bdb.MaxBatchCount() - 2,  // the end marker, and Badger's limit is exclusive
+		// As Badger would have it with memtables of the nominal size: without what the end marker
+		// takes, and some; and without the marker itself, where Badger's limit is exclusive.
+		maxTxnBytes: 15*o.nominal/100 - 128,
+		maxTxnCount: 15*o.nominal/100/int64(skl.MaxNodeSize) - 2,
 		maxValue:    bopts.ValueThreshold - 1,
 		memtables:   in.memtables,
 		profile:     o.Profile,
