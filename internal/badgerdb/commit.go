@@ -149,7 +149,7 @@ type Snapshot struct {
 // after it has closed its iterators.
 func (db *DB) Snapshot() *Snapshot {
 	err := db.settle()
-	ts := db.readers.enter(&db.committed)
+	ts := db.readers.enter(&db.durable, &db.committed)
 	return &Snapshot{Txn: db.NewTransactionAt(ts, false), readers: &db.readers, err: err}
 }
 

@@ -225,12 +225,12 @@ func (m *mover) move(batch []*Txn) error {
 	}
 	newest := batch[len(batch)-1].version
 	db.journal.moved(newest, db.wal.active())
-	last := db.committed.Swap(newest)
-	// Always below the newest commit, so that whatever compaction drops, the newest
-	// version in the files stays that of the newest commit: recovery and checkTables
-	// count on it. At once, because a compaction that keeps what is hidden brings it,
-	// with the deletion, to where nothing looks at it again.
-	db.SetDiscardTs(db.readers.oldest(max(last, newest-1)))
+	db.committed.Store(newest)
+	// Always below the newest commit: it may not be durable yet, and who reads then reads the one
+	// before. And so that, whatever compaction drops, the newest version in the files stays that
+	// of the newest commit: recovery and checkTables count on it. At once, because a compaction
+	// that keeps what is hidden brings it, with the deletion, to where nothing looks at it again.
+	db.SetDiscardTs(db.readers.oldest(newest - 1))
 	return nil
 }
 

@@ -3,6 +3,7 @@ package badgerdb
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -104,6 +105,39 @@ func shown(t *testing.T, s *Snapshot, key string) string {
 		t.Error(err)
 	}
 	return string(value)
+}
+
+// TestNothingIsReadBeforeItsSync: Badger may have a commit before it is durable, and nobody sees
+// it there; nor when the sync has failed.
+func TestNothingIsReadBeforeItsSync(t *testing.T) {
+	db := mustOpen(t, testOptions(t))
+	put(t, db, "k", "old")
+	begun, end := make(chan struct{}), make(chan error)
+	db.journal.sync = func(*os.File) error {
+		close(begun)
+		return <-end
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- db.Commit(func(txn *Txn) error { return txn.Set([]byte("k"), []byte("new")) })
+	}()
+	<-begun
+	if err := db.mover.wait(db.NextTs()); err != nil { // Badger has it
+		t.Error(err)
+	}
+	if got := get(t, db, "k"); got != "old" {
+		t.Errorf("k = %s before the sync has ended", got)
+	}
+	end <- errors.New("no")
+	if err := <-done; !errors.Is(err, ErrFailed) {
+		t.Errorf("Commit = %v, want %v", err, ErrFailed)
+	}
+	if got := get(t, db, "k"); got != "old" {
+		t.Errorf("k = %s after the sync has failed", got)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestCommitWaitsForBadger: what Badger has not got yet is bounded; who commits waits then, and

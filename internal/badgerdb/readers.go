@@ -13,15 +13,15 @@ type readers struct {
 	open map[uint64]int // timestamp -> snapshots, only positive counts
 }
 
-// enter registers a reader at the newest commit and returns its timestamp. The
-// timestamp is read under the lock, so that oldest cannot pass it in between.
-func (r *readers) enter(committed *atomic.Uint64) uint64 {
+// enter registers a reader at the newest commit that is durable and that Badger has, and returns
+// its timestamp. The timestamp is read under the lock, so that oldest cannot pass it in between.
+func (r *readers) enter(durable, committed *atomic.Uint64) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.open == nil {
 		r.open = make(map[uint64]int)
 	}
-	ts := committed.Load()
+	ts := min(durable.Load(), committed.Load())
 	r.open[ts]++
 	return ts
 }
