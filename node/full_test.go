@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"testing"
 )
 
@@ -60,12 +61,21 @@ func TestRequestsPassAFullNode(t *testing.T) {
 	}})
 	<-there
 	c.held[3].Store(true)
+	// A replica that waits for its write hears of nothing.
+	c.add(1, 1, "b")
+	c.eventually("the group's replica on node 3 waits for its write", func() bool {
+		c.nodes[3].committer.mu.Lock()
+		defer c.nodes[3].committer.mu.Unlock()
+		return slices.ContainsFunc(c.nodes[3].committer.pending, func(w write) bool {
+			return w.group == 1
+		})
+	})
 	c.moveLeader(1, 2)
-	c.add(3, 1, "b")
+	c.add(3, 1, "c")
 	if leader, ok := c.nodes[3].Leader(1); ok && leader == 2 {
 		t.Error("node 3 has heard of the new leader")
 	}
 	c.held[3].Store(false)
 	close(release)
-	c.wantWords(3, 1, "a", "b")
+	c.wantWords(3, 1, "a", "b", "c")
 }
