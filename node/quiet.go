@@ -31,13 +31,17 @@ func (h *hearing) tick(timeout int, ups uint64, leads bool) bool {
 }
 
 // heard takes note of a message. A leader's says that the replica is a member still.
-func (w *worker) heard(r *replica, m *raftpb.Message) {
+func (w *worker) heard(r *replica, in *inbound) {
+	m := in.m
 	r.hearing.silent = 0
 	switch m.GetType() {
 	case raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgSnap:
 		if m.GetTerm() >= r.raft.Position().Term {
 			r.leaderless.Store(0)
+			r.sleep.unheard, r.sleep.wish = false, nil
 		}
+	case raftpb.MsgPreVote, raftpb.MsgVote:
+		w.hearCandidate(r, in)
 	default:
 	}
 }
@@ -53,8 +57,11 @@ func (w *worker) tickRaft(r *replica) {
 	if !w.node.isVouched(r) {
 		return // it must not stand for election yet
 	}
-	if r.sleep.state == asking {
+	switch {
+	case r.sleep.state == asking:
 		return // a heartbeat would wake those who have agreed
+	case r.sleep.stand > 0:
+		return // it stands for election when it is its turn
 	}
 	if r.hearing.tick(w.node.cfg.ElectionTicks, w.node.ups.Load(), leads) {
 		r.raft.Tick()

@@ -52,7 +52,7 @@ func (w *worker) takeMessage(r *replica, in *inbound) {
 		w.node.metrics.messagesRefused.Add(1)
 		return
 	}
-	w.heard(r, in.m)
+	w.heard(r, in)
 	if in.m.GetType() == raftpb.MsgReadIndex {
 		w.tellAll(r) // or the read would wait for it
 	}

@@ -64,7 +64,10 @@ type sleeping struct {
 	index   uint64               // about which it has asked
 	since   int64                // when it fell asleep, in ticks of its worker
 	wakes   uint64
-	stand   int // ticks until it stands for election; zero: it does not
+	stand   int      // ticks until it stands for election; zero: it does not
+	gaveWay bool     // another one has stood since
+	unheard bool     // it has woken, and has heard nothing of its leader since
+	wish    *inbound // to be elected, of one that it has refused because of that leader
 }
 
 // sleepNote is what somebody says about sleep.

@@ -30,8 +30,9 @@ const (
 	// standsAtOnce is how many replicas of a worker stand for election in one tick when a
 	// node is gone that led their groups.
 	standsAtOnce = 256
-	// standAside is how many heartbeats whoever is the next to stand for election leaves the
-	// one before.
+	// standAside is how many heartbeats pass before the first stands for election, so that
+	// the others miss the node as well. The others leave it an election timeout, and each as
+	// many heartbeats to the one before.
 	standAside = 2
 
 	// longSleep is how long a leader sleeps before it sees whether the others are still
@@ -85,6 +86,7 @@ func (w *worker) wake(r *replica, why wakeReason) {
 		s.pause = 1
 	}
 	r.hearing.silent = 0
+	s.unheard, s.wish = true, nil
 	s.wakes++
 	w.node.metrics.asleep.Add(-1)
 	w.node.metrics.wakes[why].Add(1)
@@ -104,7 +106,7 @@ func (w *worker) lookAtNodes() {
 		return
 	}
 	stands := 0
-	for _, r := range w.sleepers() {
+	for _, r := range w.those(believes) {
 		switch {
 		case moved:
 		case !slices.ContainsFunc(r.meta.State.Descriptor.Members, func(m group.Member) bool {
@@ -130,7 +132,7 @@ func (w *worker) callRoll() {
 	if !w.node.cfg.sleeps() || w.ticks%(callRollEvery*often) != 0 {
 		return
 	}
-	for _, r := range w.sleepers() {
+	for _, r := range w.those(sleeps) {
 		limit := longSleep * often
 		if r.leader.Role != group.Leader {
 			limit *= 3
@@ -149,11 +151,19 @@ func lifeLost(before, now nodeView) bool {
 		(now.state != nodeLives || now.life.process != before.life.process)
 }
 
-// sleepers are the replicas that are not simply awake, by group.
-func (w *worker) sleepers() []*replica {
+// sleeps reports whether a replica is not simply awake.
+func sleeps(r *replica) bool { return r.sleep.state != awake }
+
+// believes reports whether a replica believes in a leader because of its node: it sleeps, or
+// has heard nothing of the leader since. One that has found out earlier that the node is gone
+// may have woken it.
+func believes(r *replica) bool { return sleeps(r) || r.sleep.unheard }
+
+// those returns the replicas for which something is so, by group.
+func (w *worker) those(so func(*replica) bool) []*replica {
 	var rs []*replica
 	for _, r := range w.replicas {
-		if r.sleep.state != awake {
+		if so(r) {
 			rs = append(rs, r)
 		}
 	}
@@ -164,15 +174,43 @@ func (w *worker) sleepers() []*replica {
 // loseLeader has a replica whose leader's node is gone stand for election soon: those who
 // have slept all know that it is gone, so that nobody need wait for a timeout. The voters
 // stand one after the other, each group in another order, and not all groups at once.
+//
+// With two at once each may vote for itself, and all begin again after a timeout. They do not
+// find out at the same moment, and while thousands of groups elect their leaders, votes take
+// their time. So the first has a whole timeout before the second stands, and raft's clock,
+// which knows of no order, waits for that too.
 func (w *worker) loseLeader(r *replica, stands *int) {
 	rank, ok := w.rank(r)
 	if err := r.raft.ForgetLeader(); err != nil || !ok {
 		return // nothing that could be led, or nobody that could lead
 	}
-	aside := standAside * w.node.cfg.HeartbeatTicks
-	r.sleep.stand = (rank+1)*aside + *stands/standsAtOnce
+	s, wish := &r.sleep, r.sleep.wish
+	s.stand = (rank+1)*standAside*w.node.cfg.HeartbeatTicks + *stands/standsAtOnce
+	if rank > 0 {
+		s.stand += w.node.cfg.ElectionTicks
+	}
+	s.unheard, s.wish, s.gaveWay = false, nil, false
 	*stands++
 	w.drain(r) // that nobody leads must be known before its clock goes on
+	if wish != nil {
+		w.takeMessage(r, wish)
+	}
+}
+
+// hearCandidate notes that another member stands for election.
+func (w *worker) hearCandidate(r *replica, in *inbound) {
+	s := &r.sleep
+	switch {
+	case s.stand > 0 && !s.gaveWay:
+		// It has a timeout from now on, but not again and again: it may be one that
+		// cannot win.
+		s.gaveWay = true
+		s.stand = max(s.stand, w.node.cfg.ElectionTicks)
+	case s.unheard && r.leader.Leader != 0:
+		// Raft has refused it, for there is a leader. If that is gone it hears it again.
+		wish := *in // what it is in is used again
+		s.wish = &wish
+	}
 }
 
 // rank returns how many others stand for election before this replica, if it does.
@@ -199,8 +237,8 @@ func (w *worker) tickStand(r *replica) {
 	s := &r.sleep
 	s.stand--
 	switch {
-	case r.leader.Leader != 0:
-		s.stand = 0
+	case r.leader.Leader != 0 || r.leader.Role != group.Follower:
+		s.stand = 0 // it would give up an election that is under way
 	case s.stand == 0 && w.node.isVouched(r):
 		if err := r.raft.Campaign(); err != nil {
 			r.logger().Warn("campaign", errAttr(err))

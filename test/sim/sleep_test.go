@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/raftyard/raftyard"
 	"github.com/raftyard/raftyard/transport"
 )
@@ -108,6 +110,98 @@ func sleepersLoseTheirLeader(t *testing.T) error {
 		s.allDormant()
 		return nil
 	})
+}
+
+// TestSleepersElectInOneRound takes the power from the node that leads groups that sleep, while
+// votes take as long as they do when thousands of groups elect their leaders at once: no
+// group needs a second round. In every other seed one of those who are left gets the last
+// beats of the node, and the other one does not: they do not find out at the same time.
+func TestSleepersElectInOneRound(t *testing.T) {
+	for seed := range uint64(2 * sleepSeeds) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			s := Start(t, Config{Seed: seed, Nodes: 3, Groups: 16, SleepTicks: 5})
+			s.Until("all sleep", func() bool { return s.sleepers() == 3*len(s.w.groups) })
+			dead := s.Leader(1)
+			before := s.led(dead)
+			var early raftyard.NodeID
+			if seed%2 == 1 {
+				early = (dead+raftyard.NodeID(seed/2%2))%3 + 1
+			}
+			asked := s.slowVotes(dead, early)
+			s.Run(s.timeouts(1) / 2)
+			s.Crash(dead)
+			s.Until("others lead", func() bool {
+				for g := range before {
+					if l := s.Leader(g); l == 0 || l == dead {
+						return false
+					}
+				}
+				return true
+			})
+			again := 0
+			for g, term := range before {
+				if r, _ := s.replica(s.Leader(g), g); r.Term != term+1 || asked[g] != 1 {
+					again++
+				}
+			}
+			if again > 0 {
+				t.Errorf("%d of %d groups have needed more than one round", again, len(before))
+			}
+		})
+	}
+}
+
+// sleepers counts the replicas that sleep.
+func (s *Script) sleepers() (count int) {
+	for _, h := range s.w.hosts {
+		for _, g := range s.w.groups {
+			if r, ok := h.replica(g.id); ok && r.Dormant {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// led returns the groups that a node leads, with their terms.
+func (s *Script) led(id raftyard.NodeID) map[raftyard.GroupID]uint64 {
+	terms := make(map[raftyard.GroupID]uint64)
+	for _, g := range s.w.groups {
+		if s.Leader(g.id) == id {
+			r, _ := s.replica(id, g.id)
+			terms[g.id] = r.Term
+		}
+	}
+	return terms
+}
+
+// slowVotes has all that is said in elections take a sixth of an election timeout, and the
+// beats of a node to one that is early to miss it be lost. It counts how often somebody asks
+// another one that is left whether that would vote for it, by group.
+func (s *Script) slowVotes(dead, early raftyard.NodeID) (asked map[raftyard.GroupID]int) {
+	slow := s.timeouts(1) / 6
+	asked = make(map[raftyard.GroupID]int)
+	s.Intercept(func(env *transport.Envelope) Verdict {
+		switch {
+		case env.Notice != nil:
+			beat := env.Notice.Kind == transport.NoticeBeat
+			return Verdict{Drop: beat && env.From.Node == dead && env.To.Node == early}
+		case env.Group == raftyard.SystemGroup:
+			return Verdict{}
+		}
+		switch env.Message.GetType() {
+		case raftpb.MsgPreVote:
+			if env.To.Node != dead {
+				asked[env.Group]++
+			}
+			return Verdict{Delay: slow}
+		case raftpb.MsgPreVoteResp, raftpb.MsgVote, raftpb.MsgVoteResp:
+			return Verdict{Delay: slow}
+		default:
+			return Verdict{}
+		}
+	})
+	return asked
 }
 
 // TestLeaderIsBornAgain kills the node that leads a group that sleeps, and starts it so soon
