@@ -140,3 +140,12 @@ func TestExpectedEpoch(t *testing.T) {
 	}
 	awaitPlaced(t, c.Nodes(), g, second.Voters)
 }
+
+// leadAll has a node lead everything.
+func leadAll(t *testing.T, n *cluster.Node, groups []raftyard.GroupID) {
+	t.Helper()
+	for _, g := range append([]raftyard.GroupID{raftyard.SystemGroup}, groups...) {
+		cluster.Eventually(t, startLimit, fmt.Sprintf("node %d leads group %d", n.ID(), g),
+			func() error { return n.Transfer(t.Context(), g, n.ID(), 2*time.Second).Error() })
+	}
+}

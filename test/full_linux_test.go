@@ -59,15 +59,6 @@ func TestFullDisk(t *testing.T) {
 	verifyHashes(t, c.Nodes(), groups)
 }
 
-// leadAll has a node lead everything.
-func leadAll(t *testing.T, n *cluster.Node, groups []raftyard.GroupID) {
-	t.Helper()
-	for _, g := range append([]raftyard.GroupID{raftyard.SystemGroup}, groups...) {
-		cluster.Eventually(t, startLimit, fmt.Sprintf("node %d leads group %d", n.ID(), g),
-			func() error { return n.Transfer(t.Context(), g, n.ID(), 2*time.Second).Error() })
-	}
-}
-
 // fillWhileWriting fills the disk of node 3, holds it full, and gives the space back.
 func fillWhileWriting(t *testing.T, c *cluster.Cluster, l *load, disk string) {
 	t.Helper()
