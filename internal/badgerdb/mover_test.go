@@ -3,8 +3,10 @@ package badgerdb
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -265,4 +267,110 @@ func brokenDB(t *testing.T, db *DB) *DB {
 	}
 	broken.committed.Store(db.committed.Load())
 	return broken
+}
+
+// TestMemtableCannotBeMade has Badger fail to begin a memtable, after which it has none: commits
+// fail, whoever reads or closes does not wait, and what was acknowledged is there after that.
+func TestMemtableCannotBeMade(t *testing.T) {
+	for _, profile := range []Profile{Log, State} {
+		t.Run(profile.String(), func(t *testing.T) {
+			o := testOptions(t)
+			o.Profile = profile
+			db := mustOpen(t, o)
+			next := filepath.Join(o.Dir, walName(db.wal.next.Load()))
+			if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(filepath.Join("none", "log"), next); err != nil {
+				t.Skip(err)
+			}
+			acked := 0
+			var err error
+			for ; err == nil; acked++ {
+				err = db.Commit(func(txn *Txn) error {
+					return txn.Set(fmt.Appendf(nil, "key-%d", acked), make([]byte, 50_000))
+				})
+			}
+			acked--
+			if !errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), filepath.Base(next)) {
+				t.Errorf("Commit = %v, want ErrFailed with %s", err, filepath.Base(next))
+			}
+			err = db.View(func(*badger.Txn) error { return nil })
+			if !errors.Is(err, ErrFailed) {
+				t.Errorf("View = %v, want ErrFailed", err)
+			}
+			db.Memory() // it reads where Badger has its memtables
+			if err := db.Close(); err != nil {
+				t.Errorf("Close = %v", err)
+			}
+			if err := os.Remove(next); err != nil {
+				t.Fatal(err)
+			}
+			db = mustOpen(t, o)
+			for i := range acked {
+				if get(t, db, fmt.Sprint("key-", i)) == "none" {
+					t.Errorf("key-%d is gone; %d were acknowledged", i, acked)
+				}
+			}
+			mustClose(t, db)
+		})
+	}
+}
+
+// TestBatchesAreNotSplit: what the mover takes at once is one request of Badger's, up to the last
+// byte and the last pair, and each transaction is whole in it.
+func TestBatchesAreNotSplit(t *testing.T) {
+	db := mustOpen(t, testOptions(t))
+	maxBytes, maxCount := db.MaxTxnBytes(), db.MaxTxnCount()
+	for _, tt := range []struct {
+		name  string
+		sizes []int64 // of values; zero: as many pairs as may be, without values
+		rest  int64   // how many transactions come later
+	}{
+		{"as much as may be", []int64{maxBytes / 2, maxBytes - maxBytes/2}, 0},
+		{"a byte more", []int64{maxBytes / 2, maxBytes - maxBytes/2 + 1}, 1},
+		{"as many as may be", []int64{0}, 0},
+		{"a pair more", []int64{0, 200}, 1},
+		{"a pair more before", []int64{200, 0}, 1},
+		{"the largest ones", []int64{maxBytes, maxBytes, maxBytes}, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := newMover(db)
+			for i, size := range tt.sizes {
+				txn := &Txn{db: db, version: db.NextTs() + uint64(i)}
+				var err error
+				for n := int64(0); err == nil && n < maxCount && (size == 0 || n < 10); n++ {
+					key := fmt.Appendf(nil, "%04d", n%1000) // those of the others, and its own
+					length := int64(0)
+					if size > 0 {
+						length = size/10 - int64(len(key)) - EntryOverhead
+						if n == 9 {
+							length += size % 10
+						}
+					}
+					err = txn.Set(key, make([]byte, length))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.queue = append(m.queue, txn)
+			}
+			batch, _ := m.next(nil)
+			if got := int64(len(m.queue)); got != tt.rest {
+				t.Errorf("%d transactions come later, want %d", got, tt.rest)
+			}
+			// A write batch splits where its transaction says that it is too big.
+			to := db.NewTransactionAt(math.MaxUint64, true)
+			defer to.Discard()
+			for _, txn := range batch {
+				for _, p := range txn.pairs {
+					key, value := txn.pair(p)
+					if err := to.SetEntry(badger.NewEntry(key, value)); err != nil {
+						t.Fatalf("Badger splits %d transactions: %v", len(batch), err)
+					}
+				}
+			}
+		})
+	}
+	mustClose(t, db)
 }

@@ -3,9 +3,11 @@ package badgerdb
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestSmallerMemtablesAfterAKill opens what a process with large memtables has left with small
@@ -96,5 +98,37 @@ func TestSameMemtablesAfterAKill(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestMemtablesOfOtherSizes opens a database again and again, each time with memtables of another
+// size after a kill: files of the journal, used and spare, are as large as those of before.
+func TestMemtablesOfOtherSizes(t *testing.T) {
+	o := Options{Dir: t.TempDir()}
+	value := bytes.Repeat([]byte("v"), 60_000)
+	var want []string
+	n := 0
+	for _, mib := range []int64{4, 1, 8, 2, 1, 4} {
+		o.MemTableSize = mib << 20
+		o = killed(t, o, func(db *DB) {
+			if got := openContent(t, db); !slices.Equal(got, want) {
+				t.Errorf("with %d MiB: it holds other things: %s", mib, cmp.Diff(want, got))
+			}
+			begun := db.journal.id
+			for db.journal.id < begun+3 { // files are full, and begin to be used again
+				n++
+				put(t, db, fmt.Sprint("key-", n%150), fmt.Sprint(n, string(value)))
+				if n%10 == 0 {
+					err := db.Commit(func(txn *Txn) error {
+						return txn.Delete(fmt.Appendf(nil, "key-%d", n*7%150))
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			want = openContent(t, db)
+		})
+		checkContent(t, fmt.Sprintf("killed with %d MiB", mib), o, want)
 	}
 }
