@@ -107,12 +107,19 @@ func (db *DB) MaxTxnCount() int64 { return db.maxTxnCount }
 func (db *DB) MaxValueBytes() int64 { return db.maxValue }
 
 // Reserve returns how many bytes of free space the database should have while it
-// runs: for all memtables, their logs and the journal, and for compactions that have fallen
+// runs: for its logs and the journal, and for compactions that have fallen
 // behind as far as Badger lets them.
 func (db *DB) Reserve() int64 {
 	o := db.Opts()
-	return int64(numMemtables+2)*o.MemTableSize*115/100 + (numMemtables+3)*walSize(o.MemTableSize) +
-		2*int64(o.NumLevelZeroTablesStall)*o.MemTableSize
+	return logSpace(o.MemTableSize) + 2*int64(o.NumLevelZeroTablesStall)*o.MemTableSize
+}
+
+// logSpace is what logs and the journal take at most, unless a reader keeps old logs or all
+// transactions are of a few bytes. There are numMemtables+2 memtables with a log each, and the next
+// log. The journal has what is in them in as many files and one, and there are spare ones.
+func logSpace(memTable int64) int64 {
+	const logs, files = numMemtables + 2 + 1, numMemtables + 2 + 1 + maxSpares
+	return (logs + files) * walSize(memTable)
 }
 
 // OpenSpace returns how many bytes of free disk space the database would need to
