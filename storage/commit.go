@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/raftyard/raftyard/internal/badgerdb"
 	"github.com/raftyard/raftyard/internal/kv"
 	"github.com/raftyard/raftyard/internal/mutant"
 	"github.com/raftyard/raftyard/internal/wire"
@@ -90,6 +91,9 @@ func (s *Store) write(w *writer, n int) error {
 				return err
 			}
 		}
+		if w.more != nil {
+			return w.more(to)
+		}
 		return nil
 	})
 	switch {
@@ -154,6 +158,25 @@ func (s *Store) fill(size int) error {
 	w := &s.writer
 	w.reset(s, s.durable.Load()+1, int64(recordCharge+size))
 	w.sequence(size)
+	return s.write(w, 0)
+}
+
+// rewrite commits pairs that are there already, which the database has read from a file that it
+// wants to be rid of. With them goes the number of the batch, as in collect.
+func (s *Store) rewrite(fn func(badgerdb.Setter) error) error {
+	s.lockCommits()
+	defer s.commitMu.Unlock()
+	if err := s.Err(); err != nil {
+		return err
+	}
+	if !s.opened {
+		return badgerdb.ErrLater // its number is not known yet
+	}
+	w := &s.writer
+	w.reset(s, s.durable.Load()+1, recordCharge)
+	w.sequence(0)
+	w.more = func(to kv.Writer) error { return fn(to) }
+	defer func() { w.more = nil }()
 	return s.write(w, 0)
 }
 

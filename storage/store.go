@@ -39,6 +39,7 @@ type Store struct {
 
 	commitMu sync.Mutex // held for the whole of a commit; makes its holder the committer
 	writer   writer     // the committer's
+	opened   bool       // all that was there is known; under commitMu
 	cache    cache      // the committer's
 	garbage  garbage    // the committer's
 
@@ -109,6 +110,7 @@ func (s *Store) open() error {
 		Profile:      badgerdb.Log,
 		Logger:       s.opts.Logger,
 		Fill:         s.fill,
+		Rewrite:      s.rewrite,
 		ScrubRate:    s.opts.ScrubRate,
 		Damaged:      s.tableDamaged,
 	})
@@ -142,7 +144,13 @@ func (s *Store) open() error {
 		}
 	}
 	s.identity.raise()
-	return s.identity.save(files, s.opts.Dir)
+	if err := s.identity.save(files, s.opts.Dir); err != nil {
+		return err
+	}
+	s.lockCommits()
+	defer s.commitMu.Unlock()
+	s.opened = true
+	return nil
 }
 
 func (s *Store) path(name string) string { return filepath.Join(s.opts.Dir, name) }

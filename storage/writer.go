@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/raftyard/raftyard"
+	"github.com/raftyard/raftyard/internal/kv"
 	"github.com/raftyard/raftyard/internal/wire"
 )
 
@@ -20,6 +21,8 @@ type writer struct {
 	pairs  []pair
 	buf    []byte
 	bytes  int64
+
+	more func(kv.Writer) error // writes what is there already, behind the pairs
 }
 
 type pair struct{ key, value []byte } // a nil value deletes the key

@@ -34,6 +34,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -62,6 +63,9 @@ var (
 	// checked before it starts.
 	ErrNoSpace = errors.New("not enough free disk space")
 )
+
+// ErrLater is what [Options.Rewrite] returns as long as it must not write.
+var ErrLater = errors.New("not yet")
 
 // A Profile is a set of Badger options for one kind of data.
 type Profile uint8
@@ -157,6 +161,11 @@ type Options struct {
 	// own is written and deleted again.
 	Fill func(size int) error
 
+	// Rewrite commits what fn writes in a transaction: pairs that are there already, from a file
+	// of which little else counts. It is called from a goroutine of the DB. An error ends that
+	// for a while; [ErrLater] is none. Default: [DB.Commit].
+	Rewrite func(fn func(Setter) error) error
+
 	// ScrubRate is how many bytes of tables are read a second, in the background, to compare
 	// them with their checksums. An hour after all were read it begins anew. Zero: never.
 	ScrubRate int64
@@ -169,12 +178,18 @@ type Options struct {
 	// Logger gets what Badger reports. Default: discard.
 	Logger *slog.Logger
 
+	minValue int // the shortest value that stays in the journal, for the Log profile
+
 	nominal int64 // MemTableSize before it was changed; what a transaction may hold follows it
 }
 
 func (o Options) withDefaults() Options {
 	o.MemTableSize = cmp.Or(o.MemTableSize, DefaultMemTableSize)
 	o.nominal = cmp.Or(o.nominal, o.MemTableSize)
+	o.minValue = cmp.Or(o.minValue, minValue)
+	if o.Profile != Log {
+		o.minValue = math.MaxInt
+	}
 	o.BlockCacheSize = cmp.Or(o.BlockCacheSize, 64<<20)
 	o.IndexCacheSize = cmp.Or(o.IndexCacheSize, 32<<20)
 	if o.Logger == nil {
@@ -281,10 +296,13 @@ type DB struct {
 	maxTxnBytes int64
 	maxTxnCount int64
 	maxValue    int64
+	minValue    int // see values
 	profile     Profile
 	wal         *walWatch
 	journal     *journal
 	mover       *mover
+	values      *values
+	collector   *collector
 
 	durable   atomic.Uint64 // timestamp of the newest durable transaction
 	committed atomic.Uint64 // timestamp of the newest one that Badger has
@@ -386,6 +404,7 @@ func (o Options) begin(
 		maxTxnBytes: 15*o.nominal/100 - 128,
 		maxTxnCount: 15*o.nominal/100/int64(skl.MaxNodeSize) - 2,
 		maxValue:    bopts.ValueThreshold - 1,
+		minValue:    o.minValue,
 		memtables:   in.memtables,
 		profile:     o.Profile,
 		wal:         newWALWatch(dir, o, with.room),
@@ -394,7 +413,15 @@ func (o Options) begin(
 	db.committed.Store(newest)
 	db.durable.Store(newest)
 	db.mover = newMover(db)
-	db.journal = newJournal(dir, o, with.room, is.lastLog(newest))
+	db.values = newValues(dir, o.Logger, &db.readers, func() uint64 {
+		return min(db.durable.Load(), db.committed.Load())
+	})
+	if err = db.values.load(bdb, is.values); err != nil {
+		return nil, err
+	}
+	last := max(is.lastLog(newest), db.values.last())
+	db.journal = newJournal(dir, o, with.room, db.values, last)
+	db.collector = newCollector(db, o)
 	if err = db.wal.start(); err != nil {
 		return nil, err
 	}
@@ -407,10 +434,17 @@ func (o Options) begin(
 	}
 	db.merges.start(in.merging, in.merging.check, db.scrubber.ctx.Done())
 	db.lost.start(db.tableIDs)
-	db.room.flushed = db.journal.retire
+	db.room.flushed = db.afterLook
 	db.room.start(dir)
 	db.mover.start()
+	db.collector.start()
 	return db, nil
+}
+
+// afterLook is called by the room after each look.
+func (db *DB) afterLook() {
+	db.journal.retire()
+	db.collector.look()
 }
 
 // Close flushes and closes the database. A compaction that is going on is
@@ -425,6 +459,7 @@ func (db *DB) Close() error {
 	db.scrubber.cancel() // it also ends what looks into a finding of the reclaimer's
 	err := db.broken.do(func() error {
 		db.reclaimer.stop()
+		db.collector.stop()
 		db.scrubber.stop()
 		return nil
 	})
@@ -438,6 +473,7 @@ func (db *DB) Close() error {
 	}
 	db.memtables.close()
 	err = errors.Join(err, db.journal.close())
+	defer db.values.close()
 	if !leave {
 		closing := errors.Join(db.broken.close(db.DB), db.wal.remove())
 		if closing == nil && !failed {

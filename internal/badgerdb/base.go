@@ -19,6 +19,10 @@ const (
 	// scratchKey is written and deleted again to push a memtable to disk, unless
 	// Options.Fill does something else.
 	scratchKey = ownPrefix + "scratch"
+
+	// fillerKey begins the keys of what fills a memtable that is to become a table. It says
+	// nothing, and is not in the journal.
+	fillerKey = ownPrefix + "filler"
 )
 
 // Own reports whether a key is one that the database keeps for itself. Who

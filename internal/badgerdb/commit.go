@@ -70,6 +70,7 @@ func (db *DB) write(t *Txn) error {
 	if err := db.journal.write(t); err != nil {
 		return err
 	}
+	db.values.note(t)
 	if err := db.mover.push(t); err != nil { // the mover has it from here on
 		return err
 	}
@@ -147,9 +148,10 @@ func (db *DB) View(fn func(*badger.Txn) error) error {
 type Snapshot struct {
 	*badger.Txn
 
-	once    sync.Once
-	readers *readers
-	err     error
+	once      sync.Once
+	readers   *readers
+	elsewhere valueReader
+	err       error
 }
 
 // Snapshot returns the database as of the newest commit. The caller discards it,
@@ -157,7 +159,10 @@ type Snapshot struct {
 func (db *DB) Snapshot() *Snapshot {
 	err := db.settle()
 	ts := db.readers.enter(&db.durable, &db.committed)
-	return &Snapshot{Txn: db.NewTransactionAt(ts, false), readers: &db.readers, err: err}
+	return &Snapshot{
+		Txn: db.NewTransactionAt(ts, false), readers: &db.readers,
+		elsewhere: valueReader{files: db.values.reader}, err: err,
+	}
 }
 
 // Err returns why the snapshot may be older than the newest commit, or nil: Badger could not

@@ -25,6 +25,7 @@ type files struct {
 	manifest bool
 	tables   []string // names of *.sst
 	wals     []walFile
+	values   []string // names of files of the journal that are kept for their values
 	stale    []string // names of Badger's own logs beside a journal, which count for nothing
 	others   []string // names of what holds nothing of ours
 	odd      []string // names of what is no file and should be one
@@ -117,6 +118,8 @@ func scanAll(dir string) (f files, empty []string, err error) {
 					ErrDamaged, name)
 			}
 			f.wals = append(f.wals, walFile{name: name, id: id, journal: ext == journalExt})
+		case ext == valueExt:
+			f.values = append(f.values, name)
 		case other:
 			f.others = append(f.others, name)
 		}
@@ -129,7 +132,7 @@ func scanAll(dir string) (f files, empty []string, err error) {
 // among them: it is removed, whatever it is.
 func isOurs(name, ext string) bool {
 	switch ext {
-	case ".mem", ".vlog", ".sst", journalExt:
+	case ".mem", ".vlog", ".sst", journalExt, valueExt:
 		return true
 	}
 	switch name {
@@ -207,8 +210,9 @@ type prepared struct {
 	based  bool  // there are tables below level 0
 	memory int64 // what the fullest log takes in a memtable
 
-	newest uint64 // the newest transaction in a log
-	log    uint64 // the highest number of one
+	newest uint64   // the newest transaction in a log
+	log    uint64   // the highest number of one
+	values []string // files that are kept for their values
 }
 
 // prepare does everything that must be done or known before Badger opens the
@@ -251,7 +255,7 @@ func prepare(o Options, bopts badger.Options) (is prepared, err error) {
 	for _, t := range m.Tables {
 		is.based = is.based || t.Level > 0
 	}
-	is.memory, is.newest = wals.memory, wals.newest
+	is.memory, is.newest, is.values = wals.memory, wals.newest, f.values
 	for _, w := range f.wals {
 		is.log = max(is.log, w.id)
 	}
@@ -265,9 +269,9 @@ func readManifest(f files, bopts badger.Options) (m badger.Manifest, err error) 
 	path := filepath.Join(f.dir, badger.ManifestFilename)
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if n := len(f.tables) + len(f.wals); n != 0 {
-			return m, fmt.Errorf("%w: %s is missing beside %d tables and write-ahead logs",
-				ErrDamaged, badger.ManifestFilename, n)
+		if n := len(f.tables) + len(f.wals) + len(f.values); n != 0 {
+			return m, fmt.Errorf("%w: %s is missing beside %d tables, write-ahead logs and "+
+				"files of values", ErrDamaged, badger.ManifestFilename, n)
 		}
 		return m, nil
 	}

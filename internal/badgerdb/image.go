@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -32,10 +33,14 @@ type Image struct {
 	Bytes  int64  // of tables
 	Newest uint64 // version of the newest transaction; zero: there is none
 
+	dir    string
 	levels []level // the newest first: 0, 1, ...
 	files  []*z.MmapFile
 	wal    []pair // in the order of their keys
 	unlock func() error
+
+	elsewhere valueReader
+	values    map[uint32]*os.File // those that were read
 }
 
 // level is tables of one level. Those of level 0 overlap.
@@ -62,7 +67,8 @@ func OpenImage(dir string, p Profile) (m *Image, found []Finding, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("badgerdb: read %s: %w", dir, err)
 	}
-	m = &Image{unlock: unlock}
+	m = &Image{dir: dir, unlock: unlock}
+	m.elsewhere.files = m.valuesOf
 	l, err := m.load(dir, Options{Dir: dir, Profile: p}.withDefaults().badger())
 	if err == nil {
 		err = l.access
@@ -330,6 +336,10 @@ func (m *Image) Close() error {
 		errs = append(errs, closeMapped(f))
 	}
 	m.files, m.levels, m.wal = nil, nil, nil
+	for _, f := range m.values {
+		errs = append(errs, f.Close())
+	}
+	m.values = nil
 	if m.unlock != nil {
 		errs = append(errs, m.unlock())
 		m.unlock = nil

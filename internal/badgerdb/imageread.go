@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"math"
+	"os"
+	"path/filepath"
 	"sort"
 
 	"github.com/dgraph-io/badger/v4"
@@ -75,7 +79,14 @@ func (m *Image) each(prefix []byte, fn func(key, value []byte, version uint64) e
 		case v.Meta&bitValuePointer != 0:
 			return fmt.Errorf("%w: the value of key %x is in a value log", ErrDamaged, key)
 		}
-		err := fn(last, v.Value, y.ParseTs(it.Key()))
+		value := v.Value
+		if v.UserMeta&metaPointer != 0 {
+			value, err = m.elsewhere.read(v.Value, last, v.Version)
+			if err != nil && !errors.Is(err, ErrDamaged) {
+				return err
+			}
+		}
+		err := fn(last, value, y.ParseTs(it.Key()))
 		if errors.Is(err, errStop) {
 			return nil
 		}
@@ -84,6 +95,25 @@ func (m *Image) each(prefix []byte, fn func(key, value []byte, version uint64) e
 		}
 	}
 	return nil
+}
+
+// valuesOf returns a file that is kept for its values.
+func (m *Image) valuesOf(id uint32) (io.ReaderAt, error) {
+	if f, ok := m.values[id]; ok {
+		return f, nil
+	}
+	f, err := os.Open(filepath.Join(m.dir, valueName(id)))
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = damaged(valueName(id), errors.New("is missing"))
+		}
+		return nil, err
+	}
+	if m.values == nil {
+		m.values = make(map[uint32]*os.File)
+	}
+	m.values[id] = f
+	return f, nil
 }
 
 // iterator merges the logs and all tables, what is newer before what is older.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/raftyard/raftyard/internal/mutant"
@@ -40,6 +41,7 @@ type journal struct {
 	limit int64 // a file with so many bytes, in itself or in a memtable, is full
 	log   *slog.Logger
 	room  *room
+	kept  *values
 
 	sync      func(*os.File) error
 	newSecret func() uint64
@@ -63,6 +65,7 @@ type journal struct {
 // fullJournal is a file that takes no more transactions.
 type fullJournal struct {
 	name string
+	id   uint64
 	last uint64 // its newest transaction
 	log  uint64 // Badger's log that got it, or a later one; zero: it is not known yet
 }
@@ -81,14 +84,18 @@ const (
 
 	// maxSpares is how many files are kept to be used again.
 	maxSpares = 2
+
+	// maxWaiting is how many full files wait for one memtable to become a table. Where most
+	// values stay in the journal that takes long, and a start after a kill reads all of them.
+	maxWaiting = 8
 )
 
 func journalName(id uint64) string { return fmt.Sprintf("%05d%s", id, journalExt) }
 
-func newJournal(dir string, o Options, r *room, id uint64) *journal {
+func newJournal(dir string, o Options, r *room, v *values, id uint64) *journal {
 	return &journal{
 		dir: dir, size: walSize(o.MemTableSize), limit: o.MemTableSize,
-		log: o.Logger, room: r, sync: syncData, newSecret: newSecret, id: id,
+		log: o.Logger, room: r, kept: v, sync: syncData, newSecret: newSecret, id: id,
 	}
 }
 
@@ -119,13 +126,13 @@ func (j *journal) begin(first, newest uint64) error {
 	if j.file != nil {
 		err = j.file.Close()
 		j.mu.Lock()
-		j.full = append(j.full, fullJournal{name: j.name, last: newest})
+		j.full = append(j.full, fullJournal{name: j.name, id: j.id, last: newest})
 		j.mu.Unlock()
 	}
 	j.file, j.name, j.page, j.mark = f, next, page, mark
 	j.id++
 	j.end, j.memory = walHeaderSize, 0
-	return err
+	return errors.Join(err, j.kept.begin(j.id, next))
 }
 
 // install makes a file begin with a page, so that nothing that it held before counts, and
@@ -162,6 +169,7 @@ func (j *journal) write(t *Txn) error {
 	if _, err := j.file.WriteAt(b, from); err != nil {
 		return err
 	}
+	t.at = place{file: uint32(j.id), offset: uint32(from)}
 	n := len(t.buf)
 	j.page = append(j.page[:0], t.buf[n-n%journalPage:]...)
 	j.end = from + int64(n)
@@ -245,8 +253,20 @@ func (j *journal) moved(newest, log uint64) {
 	}
 }
 
-// retire lets go of the files of which all has come to tables: Badger has deleted its log then.
-// After a failure it is not known which files count, so no other is let go of, and the next
+// waiting returns how many files are full and wait for the memtable of a log to become a table.
+func (j *journal) waiting(log uint64) (n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, f := range j.full {
+		if f.log == log {
+			n++
+		}
+	}
+	return n
+}
+
+// retire lets go of the files of which all has come to tables: Badger has deleted its log then;
+// and of those that were kept for their values, of which none is needed any more. After a failure it is not known which files count, so no other is let go of, and the next
 // commit fails. One goroutine may call it at a time.
 func (j *journal) retire() {
 	j.mu.Lock()
@@ -255,6 +275,7 @@ func (j *journal) retire() {
 	if err != nil {
 		return
 	}
+	j.sweep()
 	n := 0
 	for n < len(full) && j.inTables(full[n].log, active) {
 		n++
@@ -292,7 +313,13 @@ func (j *journal) letGo(full []fullJournal) (n int, err error) {
 		return 0, err
 	}
 	for _, f := range full {
-		if err = j.reuse(f.name); err != nil {
+		kept, err := j.kept.keep(f.id)
+		if err == nil && kept {
+			err = (vfs.OS{}).SyncDir(j.dir)
+		} else if err == nil {
+			err = j.reuse(f.name)
+		}
+		if err != nil {
 			return n, err
 		}
 		n++
@@ -300,10 +327,21 @@ func (j *journal) letGo(full []fullJournal) (n int, err error) {
 	return n, nil
 }
 
+// sweep lets go of the files that were kept and are not needed any more, in any order: they are
+// not replayed.
+func (j *journal) sweep() {
+	for _, name := range j.kept.sweep() {
+		if err := j.reuse(name); err != nil {
+			j.log.Warn("a file of values that nobody needs was not removed",
+				slog.String("dir", j.dir), slog.Any("error", err))
+		}
+	}
+}
+
 // reuse makes a file a spare one, or removes it.
 func (j *journal) reuse(name string) error {
 	path := filepath.Join(j.dir, name)
-	spare := name[:len(name)-len(journalExt)] + spareExt
+	spare := strings.TrimSuffix(name, filepath.Ext(name)) + spareExt
 	j.mu.Lock()
 	enough := len(j.spare) >= maxSpares
 	j.mu.Unlock()
@@ -340,20 +378,29 @@ func (j *journal) close() error {
 }
 
 // remove removes all files, when all transactions are in tables: the oldest first, see letGo.
+// Those with values that count get the names of such.
 func (j *journal) remove() error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	// Only a durable name keeps a table.
-	err := (vfs.OS{}).SyncDir(j.dir)
-	if err != nil {
+	if err := (vfs.OS{}).SyncDir(j.dir); err != nil {
 		return err
 	}
-	names := slices.Clone(j.spare)
-	for _, f := range j.full {
-		names = append(names, f.name)
+	useless := j.kept.sweep()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, name := range append(useless, j.spare...) {
+		err := os.Remove(filepath.Join(j.dir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
-	for _, name := range append(names, j.name) {
-		err = os.Remove(filepath.Join(j.dir, name))
+	for _, f := range append(j.full, fullJournal{name: j.name, id: j.id}) {
+		kept, err := j.kept.keep(f.id)
+		if err == nil && !kept {
+			err = os.Remove(filepath.Join(j.dir, f.name))
+		}
+		if err == nil {
+			err = (vfs.OS{}).SyncDir(j.dir)
+		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -22,7 +22,7 @@ import (
 func loneJournal(t testing.TB) *journal {
 	t.Helper()
 	o := Options{Dir: t.TempDir(), MemTableSize: MinMemTableSize}.withDefaults()
-	j := newJournal(o.Dir, o, newRoom(o), 0)
+	j := newJournal(o.Dir, o, newRoom(o), noValues(o.Dir), 0)
 	j.limit, j.size = 1<<30, 16<<10
 	j.newSecret = func() uint64 { return 0x0123456789 }
 	t.Cleanup(func() {
@@ -130,7 +130,7 @@ type usedAgain struct {
 // drawUsedAgain draws transactions of the lengths that matter: less than a page, and some pages.
 func drawUsedAgain(t *rapid.T, dir string) *usedAgain {
 	o := Options{Dir: dir, MemTableSize: MinMemTableSize}.withDefaults()
-	u := &usedAgain{j: newJournal(dir, o, newRoom(o), 0)}
+	u := &usedAgain{j: newJournal(dir, o, newRoom(o), noValues(dir), 0)}
 	u.j.sync = func(*os.File) error { return nil }
 	u.j.size = 256 << 10
 	version := rapid.Uint64Range(1, 1<<40).Draw(t, "version")

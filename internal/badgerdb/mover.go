@@ -24,6 +24,9 @@ type mover struct {
 	clock *time.Timer // wakes it
 	done  chan struct{}
 
+	pointers []byte // of the batch that is being moved
+	hastened uint64 // the log of the memtable that was filled
+
 	mu      sync.Mutex
 	changed sync.Cond // for those who wait for it
 	queue   []*Txn
@@ -36,7 +39,7 @@ type mover struct {
 
 const (
 	// gatherTime and gatherBytes bound what gathers before it is moved.
-	gatherTime, gatherBytes = 5 * time.Millisecond, 256 << 10
+	gatherTime, gatherBytes = 100 * time.Millisecond, 256 << 10
 
 	// keptBytes bounds the buffers that are kept for the next commits.
 	keptBytes = 4 << 20
@@ -212,8 +215,9 @@ func (m *mover) move(batch []*Txn) error {
 	db := m.db
 	to := db.NewManagedWriteBatch()
 	to.SetMaxPendingTxns(1)
+	m.pointers = m.pointers[:0]
 	for _, t := range batch {
-		if err := t.writeTo(to); err != nil {
+		if err := m.write(t, to); err != nil {
 			return err
 		}
 	}
@@ -221,6 +225,9 @@ func (m *mover) move(batch []*Txn) error {
 		return err
 	}
 	if err := db.wal.afterCommit(); err != nil {
+		return err
+	}
+	if err := m.hastenTable(); err != nil {
 		return err
 	}
 	newest := batch[len(batch)-1].version
@@ -234,12 +241,48 @@ func (m *mover) move(batch []*Txn) error {
 	return nil
 }
 
-// writeTo has Badger take the pairs.
-func (t *Txn) writeTo(b *badger.WriteBatch) error {
+// hastenTable has the memtable become a table, when many files of the journal wait for that: with
+// where values are instead of the values it would take long to be full.
+func (m *mover) hastenTable() error {
+	active := m.db.wal.active()
+	if m.hastened == active || m.db.journal.waiting(active) < maxWaiting {
+		return nil
+	}
+	m.hastened = active
+	value := make([]byte, min(fillSize, m.db.maxValue))
+	for n := 0; m.db.wal.active() == active; n++ {
+		if err := m.fill(fmt.Appendf(nil, "%s%04d", fillerKey, n), value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill gives Badger a pair of its own. It is of a version that everyone has, so nothing else
+// changes.
+func (m *mover) fill(key, value []byte) error {
+	to := m.db.NewManagedWriteBatch()
+	err := to.SetEntryAt(badger.NewEntry(key, value), m.db.committed.Load())
+	if err != nil {
+		return err
+	}
+	if err := m.db.broken.do(to.Flush); err != nil {
+		return err
+	}
+	return m.db.wal.afterCommit()
+}
+
+// write has Badger take the pairs, or where their values are.
+func (m *mover) write(t *Txn, b *badger.WriteBatch) error {
 	for _, p := range t.pairs {
 		key, value := t.pair(p)
 		var err error
-		if value == nil {
+		if at, ok := t.stays(p); ok {
+			from := len(m.pointers)
+			m.pointers = at.append(m.pointers)
+			e := badger.NewEntry(key, m.pointers[from:]).WithMeta(metaPointer)
+			err = b.SetEntryAt(e, t.version)
+		} else if value == nil {
 			err = b.DeleteAt(key, t.version)
 		} else {
 			err = b.SetEntryAt(badger.NewEntry(key, value), t.version)

@@ -17,6 +17,7 @@ type Txn struct {
 	db      *DB
 	version uint64
 	mark    uint64 // of the journal's file
+	at      place  // of the first byte of the buffer, in the journal
 
 	buf    []byte // the journal's page so far, and behind it the transaction as it is written
 	pairs  []txnPair
@@ -26,6 +27,7 @@ type Txn struct {
 
 // txnPair says where a key and its value are in the buffer.
 type txnPair struct {
+	entry      int // where the whole begins
 	key, value int // where they begin
 	size       int // of the value
 	deletes    bool
@@ -76,10 +78,11 @@ func (t *Txn) add(meta byte, key, value []byte) error {
 	}
 	t.bytes += size
 	t.memory += int64(len(key)+8+len(value)) + max(nodeSize, entryExtra)
+	from := len(t.buf)
 	t.buf = appendEntry(t.buf, meta, t.version, key, value)
 	end := len(t.buf) - crc32.Size - len(value)
 	t.pairs = append(t.pairs, txnPair{
-		key: end - 8 - len(key), value: end, size: len(value), deletes: meta&bitDelete != 0,
+		entry: from, key: end - 8 - len(key), value: end, size: len(value), deletes: meta&bitDelete != 0,
 	})
 	return nil
 }
@@ -111,6 +114,17 @@ func (t *Txn) pair(p txnPair) (key, value []byte) {
 		return key, nil
 	}
 	return key, t.buf[p.value : p.value+p.size : p.value+p.size]
+}
+
+// stays returns where the value of a pair stays in the journal, if it does, see [values].
+func (t *Txn) stays(p txnPair) (at place, ok bool) {
+	if p.size < t.db.minValue || p.deletes || p.value-8-p.key > maxValueKey {
+		return at, false
+	}
+	at = t.at
+	at.offset += uint32(p.entry)
+	at.size = uint32(p.value + p.size + crc32.Size - p.entry)
+	return at, true
 }
 
 // reset empties the transaction, to be used for another one.

@@ -1,6 +1,9 @@
 package kv
 
 import (
+	"errors"
+	"slices"
+
 	"github.com/dgraph-io/badger/v4"
 
 	"github.com/raftyard/raftyard/internal/badgerdb"
@@ -50,7 +53,12 @@ func (s badgerSnapshot) Get(key []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return item.ValueCopy(nil)
+	var value []byte
+	err = s.at.Value(item, func(b []byte) error {
+		value = slices.Clone(b)
+		return nil
+	})
+	return value, err
 }
 
 // Scan implements [Snapshot]. It leaves out the keys that are the database's own.
@@ -63,12 +71,21 @@ func (s badgerSnapshot) Scan(fn func(key, value []byte, version uint64) error) e
 	it := s.at.NewIterator(opts)
 	defer it.Close()
 	var item *badger.Item
-	visit := func(value []byte) error { return fn(item.Key(), value, item.Version()) }
+	seen := false
+	visit := func(value []byte) error {
+		seen = true
+		return fn(item.Key(), value, item.Version())
+	}
 	for it.Rewind(); it.Valid(); it.Next() {
 		if item = it.Item(); badgerdb.Own(item.Key()) {
 			continue
 		}
-		if err := item.Value(visit); err != nil {
+		seen = false
+		err := s.at.Value(item, visit)
+		if !seen && errors.Is(err, badgerdb.ErrDamaged) {
+			err = visit(nil)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -75,7 +75,8 @@ type Snapshot interface {
 
 	// Scan calls fn with every pair, by key, until fn returns an error, which it
 	// returns. Version is that of the commit which wrote the pair. Key and value may be
-	// used until fn returns, and not be modified.
+	// used until fn returns, and not be modified. A value that is not what was written any
+	// more is given as nil.
 	Scan(fn func(key, value []byte, version uint64) error) error
 
 	// Discard releases the snapshot. More than one call does no harm.

@@ -1,0 +1,185 @@
+package badgerdb
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/dgraph-io/badger/v4/y"
+)
+
+// A collector returns the space of files that are kept for few of their values: it writes those
+// anew, so that they are in the journal, and the file goes when all that has come to tables.
+//
+// A value that is written anew is the same pair in another place. Whether it still counts is
+// looked at in the transaction that writes it: nothing is committed meanwhile.
+//
+// It has one goroutine, which start launches and stop waits for.
+type collector struct {
+	db      *DB
+	rewrite func(fn func(Setter) error) error
+	limit   int // of what is written anew in one transaction
+	slack   int64
+	log     *slog.Logger
+
+	wake   chan struct{}   // of one
+	ctx    context.Context //nolint:containedctx // it is the life of the goroutine
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+const (
+	// valueSlack is how many files of the journal may be kept for nothing.
+	valueSlack = 16
+
+	// rewriteBytes is how much is written anew in one transaction, about.
+	rewriteBytes = 256 << 10
+
+	// rewritePause is how long passes after an error, and rewriteShare how many times as long
+	// as a transaction the disk is left to others after it.
+	rewritePause = 10 * time.Second
+	rewriteShare = 3
+)
+
+func newCollector(db *DB, o Options) *collector {
+	c := &collector{
+		db: db, rewrite: o.Rewrite, slack: valueSlack * walSize(o.MemTableSize), log: o.Logger,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	if c.rewrite == nil {
+		c.rewrite = func(fn func(Setter) error) error {
+			return db.Commit(func(to *Txn) error { return fn(to) })
+		}
+	}
+	c.limit = int(min(rewriteBytes, db.maxTxnBytes/2))
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+func (c *collector) start() { go c.run() }
+
+// stop may wait for one transaction.
+func (c *collector) stop() {
+	c.cancel()
+	<-c.done
+}
+
+// look has it work if there is something to be done.
+func (c *collector) look() {
+	if _, found := c.db.values.worst(c.slack); !found {
+		return
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default: // it is about to
+	}
+}
+
+func (c *collector) run() {
+	defer close(c.done)
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-c.wake:
+		}
+		err := c.collect()
+		if err == nil || errors.Is(err, ErrLater) || c.ctx.Err() != nil {
+			continue
+		}
+		c.log.Warn("a file was not freed of the values that count",
+			slog.String("dir", c.db.values.dir), slog.Any("error", err))
+		c.sleep(rewritePause)
+	}
+}
+
+func (c *collector) sleep(d time.Duration) {
+	clock := time.NewTimer(d)
+	defer clock.Stop()
+	select {
+	case <-c.ctx.Done():
+	case <-clock.C:
+	}
+}
+
+// collect frees the file in which the least counts.
+func (c *collector) collect() error {
+	id, found := c.db.values.worst(c.slack)
+	if !found {
+		return nil
+	}
+	content, err := c.load(id)
+	if err != nil {
+		return err
+	}
+	for at := walHeaderSize; at < len(content) && c.ctx.Err() == nil; {
+		began := time.Now()
+		if at, err = c.move(id, content, at); err != nil {
+			return err
+		}
+		c.sleep(rewriteShare * time.Since(began))
+	}
+	if c.ctx.Err() == nil && c.db.values.isNeeded(uint64(id)) {
+		c.db.values.spoil(id)
+		return damaged(valueName(id), errors.New("has something else in place of values"))
+	}
+	return nil
+}
+
+// load reads a whole file.
+func (c *collector) load(id uint32) (content []byte, err error) {
+	f, err := c.db.values.reader(id)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.NewSectionReader(f, 0, math.MaxInt64))
+}
+
+// move writes some of a file anew, from an offset on, and returns where to go on.
+func (c *collector) move(id uint32, content []byte, from int) (at int, err error) {
+	var moving []livePair
+	size := 0
+	for at = from; at < len(content); {
+		e, ok := parseEntry(content[at:])
+		if !ok {
+			at = len(content) // the end, or something is damaged
+			break
+		}
+		where := place{file: id, offset: uint32(at), size: uint32(e.size)}
+		if key := y.ParseKey(e.key); c.db.values.counts(key, where) {
+			if size += e.size; size > c.limit && len(moving) > 0 {
+				break
+			}
+			moving = append(moving, livePair{where, key, e.value})
+		}
+		at += e.size
+	}
+	if len(moving) == 0 {
+		return at, nil
+	}
+	return at, c.rewrite(func(to Setter) error {
+		for _, p := range moving {
+			if !c.db.values.counts(p.key, p.at) {
+				continue
+			}
+			if err := to.Set(p.key, p.value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// A Setter takes pairs of a transaction.
+type Setter interface {
+	Set(key, value []byte) error
+}
+
+// A livePair is a pair that counts, and where it is.
+type livePair struct {
+	at         place
+	key, value []byte
+}
