@@ -5,7 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/dgraph-io/badger/v4/y"
@@ -21,9 +21,10 @@ import (
 type collector struct {
 	db      *DB
 	rewrite func(fn func(Setter) error) error
-	limit   int // of what is written anew in one transaction
-	slack   int64
+	limit   int   // of what is written anew in one transaction
+	file    int64 // bytes that a file takes
 	log     *slog.Logger
+	quiet   atomic.Bool // nobody writes
 
 	wake   chan struct{}   // of one
 	ctx    context.Context //nolint:containedctx // it is the life of the goroutine
@@ -33,7 +34,10 @@ type collector struct {
 
 const (
 	// valueSlack is how many files of the journal may be kept for nothing.
-	valueSlack = 16
+	valueSlack = 8
+
+	// quietSlack is valueSlack when nobody writes.
+	quietSlack = 2
 
 	// rewriteBytes is how much is written anew in one transaction, about.
 	rewriteBytes = 256 << 10
@@ -46,7 +50,7 @@ const (
 
 func newCollector(db *DB, o Options) *collector {
 	c := &collector{
-		db: db, rewrite: o.Rewrite, slack: valueSlack * walSize(o.MemTableSize), log: o.Logger,
+		db: db, rewrite: o.Rewrite, file: walSize(o.MemTableSize), log: o.Logger,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	if c.rewrite == nil {
@@ -67,9 +71,18 @@ func (c *collector) stop() {
 	<-c.done
 }
 
+// worst returns the file to be freed next, if there is one.
+func (c *collector) worst() (id uint32, found bool) {
+	slack := valueSlack * c.file
+	if c.quiet.Load() {
+		slack = quietSlack * c.file
+	}
+	return c.db.values.worst(slack)
+}
+
 // look has it work if there is something to be done.
 func (c *collector) look() {
-	if _, found := c.db.values.worst(c.slack); !found {
+	if _, found := c.worst(); !found {
 		return
 	}
 	select {
@@ -107,7 +120,7 @@ func (c *collector) sleep(d time.Duration) {
 
 // collect frees the file in which the least counts.
 func (c *collector) collect() error {
-	id, found := c.db.values.worst(c.slack)
+	id, found := c.worst()
 	if !found {
 		return nil
 	}
@@ -131,11 +144,16 @@ func (c *collector) collect() error {
 
 // load reads a whole file.
 func (c *collector) load(id uint32) (content []byte, err error) {
-	f, err := c.db.values.reader(id)
+	f, size, err := c.db.values.whole(id)
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(io.NewSectionReader(f, 0, math.MaxInt64))
+	content = make([]byte, size)
+	n, err := f.ReadAt(content, 0)
+	if errors.Is(err, io.EOF) { // it has become shorter
+		err = nil
+	}
+	return content[:n], err
 }
 
 // move writes some of a file anew, from an offset on, and returns where to go on.

@@ -108,11 +108,12 @@ func (db *DB) MaxTxnCount() int64 { return db.maxTxnCount }
 func (db *DB) MaxValueBytes() int64 { return db.maxValue }
 
 // Reserve returns how many bytes of free space the database should have while it
-// runs: for its logs and the journal, and for compactions that have fallen
-// behind as far as Badger lets them.
+// runs: for its logs and the journal, with what it keeps for values, and for compactions that have
+// fallen behind as far as Badger lets them.
 func (db *DB) Reserve() int64 {
 	o := db.Opts()
-	return logSpace(o.MemTableSize) + 2*int64(o.NumLevelZeroTablesStall)*o.MemTableSize
+	return logSpace(o.MemTableSize) + db.keeps()*walSize(o.MemTableSize) +
+		2*int64(o.NumLevelZeroTablesStall)*o.MemTableSize
 }
 
 // logSpace is what logs and the journal take at most, unless a reader keeps old logs or all
@@ -123,6 +124,15 @@ func logSpace(memTable int64) int64 {
 	return (logs + files) * walSize(memTable)
 }
 
+// keeps returns how many files the journal may have for the values in them, beside those that
+// count.
+func (db *DB) keeps() int64 {
+	if db.minValue > int(db.maxValue) {
+		return 0
+	}
+	return maxWaiting + valueSlack
+}
+
 // OpenSpace returns how many bytes of free disk space the database would need to
 // be opened again, as it is now. With less than this a node that stops cannot come
 // back.
@@ -130,7 +140,11 @@ func (db *DB) OpenSpace() int64 { return db.openSpace(db.tableBytes()) }
 
 func (db *DB) openSpace(tables int64) int64 {
 	o := db.Opts()
-	return openSpace(numMemtables+1, tables, o.MemTableSize, o)
+	logs := numMemtables + 1
+	if db.keeps() > 0 {
+		logs += maxWaiting
+	}
+	return openSpace(logs, tables, o.MemTableSize, o)
 }
 
 // View runs fn with a read-only transaction at the newest commit.

@@ -259,7 +259,7 @@ func prepare(o Options, bopts badger.Options) (is prepared, err error) {
 	for _, w := range f.wals {
 		is.log = max(is.log, w.id)
 	}
-	return is, checkDescriptors(len(f.tables), o.Logger)
+	return is, checkDescriptors(len(f.tables)+len(f.values), o.Logger)
 }
 
 // readManifest reads the MANIFEST before Badger does. Without one Badger opens an

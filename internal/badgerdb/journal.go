@@ -87,7 +87,7 @@ const (
 
 	// maxWaiting is how many full files wait for one memtable to become a table. Where most
 	// values stay in the journal that takes long, and a start after a kill reads all of them.
-	maxWaiting = 8
+	maxWaiting = 4
 )
 
 func journalName(id uint64) string { return fmt.Sprintf("%05d%s", id, journalExt) }

@@ -118,6 +118,9 @@ func (r *reclaimer) look() {
 	if r.quiet++; moved > quietCommits {
 		r.quiet = 0
 	}
+	if r.quiet == 0 || r.quiet >= quietLooks {
+		r.db.collector.quiet.Store(r.quiet != 0)
+	}
 	if r.quiet < quietLooks || now == r.judged {
 		return
 	}

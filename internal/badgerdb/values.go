@@ -187,6 +187,17 @@ func (v *values) reader(id uint32) (io.ReaderAt, error) {
 	return f.file, nil
 }
 
+// whole returns the file of a number, to be read, and how long it is.
+func (v *values) whole(id uint32) (io.ReaderAt, int64, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	f, ok := v.files[id]
+	if !ok {
+		return nil, 0, fmt.Errorf("%w: %s is missing", ErrDamaged, valueName(id))
+	}
+	return f.file, f.size, nil
+}
+
 // keep gives a file of which all has come to tables the name of one that is kept, unless
 // nothing of it can be needed any more. It reports whether it is kept.
 func (v *values) keep(id uint64) (kept bool, err error) {
