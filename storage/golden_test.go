@@ -27,7 +27,7 @@ func TestFormat(t *testing.T) {
 		defer mustClose(t, s)
 		s.keeper.stop() // "collect" does its work
 		id := Identity{
-			Cluster: testCluster, Node: 3, Boot: 17, Format: 2,
+			Cluster: testCluster, Node: 3, Boot: 17, Format: 3,
 			Store: uuid.MustParse("9f3b1c52-7a0e-4d7e-8f10-2b6c5d4e3f21"),
 			Starts: lineage.Lineage{Since: 9, Starts: []lineage.Start{
 				{Boot: 15, Process: uuid.MustParse("0d6e4079-e36a-4d1c-9c83-bd0b1a1a7a15")},
@@ -39,7 +39,7 @@ func TestFormat(t *testing.T) {
 			switch d.Cmd {
 			case "identity":
 				return string(id.encode())
-			case "identity-1":
+			case "identity-1", "identity-2":
 				old, err := decodeIdentity([]byte(d.Input + "\n"))
 				if err != nil {
 					d.Fatalf(t, "%v", err)

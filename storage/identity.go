@@ -37,8 +37,9 @@ const (
 )
 
 // formatVersion is the version of everything in the data directory that this
-// package writes. In format 1, which is still read, the identity has no starts.
-const formatVersion = 2
+// package writes. In format 1, which is still read, the identity has no starts; in those before
+// 3 the database of the logs has all its values in tables.
+const formatVersion = 3
 
 // Identity is who a store belongs to and which one it is.
 type Identity struct {
@@ -122,12 +123,14 @@ func decodeIdentity(b []byte) (Identity, error) {
 	return id, nil
 }
 
-// raise counts one more start. A directory of format 1 has kept none of those before.
+// raise counts one more start, with this format. A directory of format 1 has kept none of those
+// before.
 func (id *Identity) raise() {
 	id.Boot++
 	if id.Format == 1 {
-		id.Format, id.Starts.Since = formatVersion, id.Boot
+		id.Starts.Since = id.Boot
 	}
+	id.Format = formatVersion
 }
 
 // valueOf returns what a line has after a name, or nothing if it does not begin with it.

@@ -59,7 +59,7 @@ func TestDirectoryThatIsNotOursIsRefused(t *testing.T) {
 		{"another node", func(_ *testing.T, o *Options) { o.Node = 2 }, ErrWrongNode, "node 1"},
 		{
 			"newer format", rewrite(IdentityName, func(s string) string {
-				return strings.Replace(s, "format  2", "format  3", 1)
+				return strings.Replace(s, "format  3", "format  4", 1)
 			}), ErrFormat, "use the newer version",
 		},
 		{
@@ -140,7 +140,7 @@ func TestIdentityOfFormat1(t *testing.T) {
 	s = mustOpen(t, o)
 	defer mustClose(t, s)
 	id, err = s.Present(lineage.Start{})
-	if err != nil || id.Format != 2 || id.Starts.Since != 8 || id.Starts.Last().Boot != 9 {
+	if err != nil || id.Format != formatVersion || id.Starts.Since != 8 || id.Starts.Last().Boot != 9 {
 		t.Errorf("Present = %+v, %v, want starts since start 8", id, err)
 	}
 }
