@@ -1,17 +1,20 @@
 package badgerdb
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
 )
 
+// testOptions are those of a database that has all its values in tables.
 func testOptions(t *testing.T) Options {
 	t.Helper()
-	return Options{Dir: t.TempDir(), MemTableSize: MinMemTableSize}
+	return Options{Dir: t.TempDir(), MemTableSize: MinMemTableSize, minValue: math.MaxInt}
 }
 
 func mustOpen(t testing.TB, o Options) *DB {
@@ -33,15 +36,9 @@ func put(t *testing.T, db *DB, key, value string) {
 
 func get(t *testing.T, db *DB, key string) string {
 	t.Helper()
-	var value []byte
-	err := db.View(func(txn *badger.Txn) error {
-		item, err := txn.Get([]byte(key))
-		if err != nil {
-			return err
-		}
-		value, err = item.ValueCopy(nil)
-		return err
-	})
+	s := db.Snapshot()
+	defer s.Discard()
+	value, err := s.read([]byte(key))
 	if errors.Is(err, badger.ErrKeyNotFound) {
 		return "none"
 	}
@@ -49,6 +46,22 @@ func get(t *testing.T, db *DB, key string) string {
 		t.Fatal(err)
 	}
 	return string(value)
+}
+
+// read returns the value of a key.
+func (s *Snapshot) read(key []byte) (value []byte, err error) {
+	if err = s.Err(); err != nil {
+		return nil, err
+	}
+	item, err := s.Get(key)
+	if err != nil {
+		return nil, err
+	}
+	err = s.Value(item, func(b []byte) error {
+		value = bytes.Clone(b)
+		return nil
+	})
+	return value, err
 }
 
 func TestCommitIsThereAfterReopen(t *testing.T) {

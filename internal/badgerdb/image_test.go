@@ -29,21 +29,21 @@ func content(scan func(fn func(key, value []byte, version uint64) error) error) 
 func openContent(t *testing.T, db *DB) []string {
 	t.Helper()
 	all, err := content(func(fn func(key, value []byte, version uint64) error) error {
-		return db.View(func(txn *badger.Txn) error {
-			it := txn.NewIterator(badger.DefaultIteratorOptions)
-			defer it.Close()
-			for it.Rewind(); it.Valid(); it.Next() {
-				item := it.Item()
-				if Own(item.Key()) {
-					continue
-				}
-				err := item.Value(func(v []byte) error { return fn(item.Key(), v, item.Version()) })
-				if err != nil {
-					return err
-				}
+		s := db.Snapshot()
+		defer s.Discard()
+		it := s.NewIterator(badger.DefaultIteratorOptions)
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			item := it.Item()
+			if Own(item.Key()) {
+				continue
 			}
-			return nil
-		})
+			err := s.Value(item, func(v []byte) error { return fn(item.Key(), v, item.Version()) })
+			if err != nil {
+				return err
+			}
+		}
+		return s.Err()
 	})
 	if err != nil {
 		t.Fatal(err)

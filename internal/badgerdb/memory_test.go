@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/dgraph-io/badger/v4"
@@ -16,7 +17,7 @@ func TestMemory(t *testing.T) {
 		t.Run(profile.String(), func(t *testing.T) {
 			o := Options{
 				Dir: t.TempDir(), MemTableSize: MinMemTableSize, Profile: profile,
-				BlockCacheSize: 1 << 20,
+				BlockCacheSize: 1 << 20, minValue: math.MaxInt,
 			}
 			db, err := Open(o)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -129,7 +130,8 @@ const mergeChildFailed = 37
 
 func mergeDamage(t *testing.T, dir string) {
 	t.Helper()
-	db := writeCompressible(t, Options{Dir: dir, MemTableSize: MinMemTableSize})
+	o := Options{Dir: dir, MemTableSize: MinMemTableSize, minValue: math.MaxInt}
+	db := writeCompressible(t, o)
 	path, _ := victim(t, db)
 	vfstest.Flip(t, path, harms["middle"])
 	err := db.reclaimer.mergeLevels()
@@ -209,6 +211,7 @@ func BenchmarkCheckBeforeMerge(b *testing.B) {
 		b.Run(profile.String(), func(b *testing.B) {
 			db := writeCompressible(b, Options{
 				Dir: b.TempDir(), MemTableSize: MinMemTableSize, Profile: profile,
+				minValue: math.MaxInt,
 			})
 			path, info := victim(b, db)
 			b.SetBytes(int64(info.OnDiskSize))

@@ -249,7 +249,7 @@ func (m *mover) hastenTable() error {
 		return nil
 	}
 	m.hastened = active
-	value := make([]byte, min(fillSize, m.db.maxValue))
+	value := make([]byte, min(fillSize, m.db.maxValue/2))
 	for n := 0; m.db.wal.active() == active; n++ {
 		if err := m.fill(fmt.Appendf(nil, "%s%04d", fillerKey, n), value); err != nil {
 			return err

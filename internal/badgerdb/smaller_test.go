@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/dgraph-io/badger/v4"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -46,20 +45,8 @@ func TestSmallerMemtablesAfterAKill(t *testing.T) {
 					t.Errorf("memtables of %d bytes, opened once more: %t", got, again)
 				}
 				for i := range tt.count {
-					err := db.View(func(txn *badger.Txn) error {
-						item, err := txn.Get(key(i))
-						if err != nil {
-							return err
-						}
-						return item.Value(func(v []byte) error {
-							if !bytes.Equal(v, value) {
-								return fmt.Errorf("%d bytes, want %d", len(v), len(value))
-							}
-							return nil
-						})
-					})
-					if err != nil {
-						t.Fatalf("key %d: %v", i, err)
+					if got := get(t, db, string(key(i))); got != string(value) {
+						t.Fatalf("key %d: %d bytes, want %d", i, len(got), len(value))
 					}
 				}
 				if err := db.Close(); err != nil {
