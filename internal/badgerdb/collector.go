@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -124,6 +125,11 @@ func (c *collector) collect() error {
 	if !found {
 		return nil
 	}
+	return c.free(id)
+}
+
+// free writes anew what counts in a file.
+func (c *collector) free(id uint32) error {
 	content, err := c.load(id)
 	if err != nil {
 		return err
@@ -142,15 +148,18 @@ func (c *collector) collect() error {
 	return nil
 }
 
-// load reads a whole file.
+// load reads a whole file, or nothing if it was let go of.
 func (c *collector) load(id uint32) (content []byte, err error) {
-	f, size, err := c.db.values.whole(id)
-	if err != nil {
-		return nil, err
+	f, size := c.db.values.whole(id)
+	if f == nil {
+		return nil, nil
 	}
 	content = make([]byte, size)
 	n, err := f.ReadAt(content, 0)
-	if errors.Is(err, io.EOF) { // it has become shorter
+	switch {
+	case errors.Is(err, os.ErrClosed): // just now
+		return nil, nil
+	case errors.Is(err, io.EOF): // it has become shorter
 		err = nil
 	}
 	return content[:n], err

@@ -81,7 +81,7 @@ func (m *Image) each(prefix []byte, fn func(key, value []byte, version uint64) e
 		}
 		value := v.Value
 		if v.UserMeta&metaPointer != 0 {
-			value, err = m.elsewhere.read(v.Value, last, v.Version)
+			value, err = m.elsewhere.read(v.Value, last, y.ParseTs(it.Key()))
 			if err != nil && !errors.Is(err, ErrDamaged) {
 				return err
 			}

@@ -45,6 +45,7 @@ type journal struct {
 
 	sync      func(*os.File) error
 	newSecret func() uint64
+	removed   func() // called after each step of remove
 
 	// What follows belongs to who commits.
 	file   *os.File
@@ -96,6 +97,7 @@ func newJournal(dir string, o Options, r *room, v *values, id uint64) *journal {
 	return &journal{
 		dir: dir, size: walSize(o.MemTableSize), limit: o.MemTableSize,
 		log: o.Logger, room: r, kept: v, sync: syncData, newSecret: newSecret, id: id,
+		removed: func() {},
 	}
 }
 
@@ -388,24 +390,34 @@ func (j *journal) remove() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, name := range append(useless, j.spare...) {
-		err := os.Remove(filepath.Join(j.dir, name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := j.removeFile(name); err != nil {
 			return err
 		}
+		j.removed()
 	}
 	for _, f := range append(j.full, fullJournal{name: j.name, id: j.id}) {
 		kept, err := j.kept.keep(f.id)
 		if err == nil && !kept {
-			err = os.Remove(filepath.Join(j.dir, f.name))
+			err = j.removeFile(f.name)
 		}
 		if err == nil {
 			err = (vfs.OS{}).SyncDir(j.dir)
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
 			return err
 		}
+		j.removed()
 	}
 	return nil
+}
+
+// removeFile removes a file, which need not be there.
+func (j *journal) removeFile(name string) error {
+	err := os.Remove(filepath.Join(j.dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func isGone(path string) bool {

@@ -187,15 +187,16 @@ func (v *values) reader(id uint32) (io.ReaderAt, error) {
 	return f.file, nil
 }
 
-// whole returns the file of a number, to be read, and how long it is.
-func (v *values) whole(id uint32) (io.ReaderAt, int64, error) {
+// whole returns the file of a number and how long it is, or nil if there is none. Who has no
+// snapshot that can see it may find it closed.
+func (v *values) whole(id uint32) (io.ReaderAt, int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	f, ok := v.files[id]
 	if !ok {
-		return nil, 0, fmt.Errorf("%w: %s is missing", ErrDamaged, valueName(id))
+		return nil, 0
 	}
-	return f.file, f.size, nil
+	return f.file, f.size
 }
 
 // keep gives a file of which all has come to tables the name of one that is kept, unless
@@ -241,7 +242,8 @@ func (v *values) sweep() (names []string) {
 func (v *values) isNeeded(id uint64) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.files[uint32(id)].count > 0
+	f := v.files[uint32(id)]
+	return f != nil && f.count > 0
 }
 
 // bytes returns how much the files take that are kept, and how much in them counts.

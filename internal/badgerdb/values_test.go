@@ -1,12 +1,462 @@
 package badgerdb
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/google/go-cmp/cmp"
 )
 
 // noValues are those of a database that has none, in which nobody reads.
 func noValues(dir string) *values {
 	return newValues(dir, slog.New(slog.DiscardHandler), new(readers),
 		func() uint64 { return math.MaxUint64 })
+}
+
+// valueOptions are those of a database that leaves its values in the journal.
+func valueOptions(t *testing.T) Options {
+	t.Helper()
+	o := testOptions(t)
+	o.minValue = 0
+	return o
+}
+
+// valueFiles returns the names of the files that are kept.
+func valueFiles(t *testing.T, o Options) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(o.Dir, "*"+valueExt))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// A valueModel is what a database must show.
+type valueModel struct {
+	db     *DB
+	o      Options
+	dice   *rand.Rand
+	values map[string]string
+	open   []shownThen
+	kept   int // the most files that were kept
+}
+
+// shownThen is what a snapshot must show.
+type shownThen struct {
+	at     *Snapshot
+	values map[string]string
+}
+
+// TestValuesAreWhatWasWritten does at random what can be done to a database, and compares it
+// with a map: also what old snapshots, later starts, starts after a kill, and images show.
+func TestValuesAreWhatWasWritten(t *testing.T) {
+	seeds := 4
+	if fullScale() {
+		seeds = 100
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			m := &valueModel{
+				o: valueOptions(t), dice: rand.New(rand.NewPCG(uint64(seed), 7)),
+				values: make(map[string]string),
+			}
+			m.db = mustOpen(t, m.o)
+			for range 1200 {
+				m.step(t)
+			}
+			m.reopen(t)
+			mustClose(t, m.db)
+			if m.kept == 0 {
+				t.Error("no file was kept for its values")
+			}
+		})
+	}
+}
+
+func (m *valueModel) step(t *testing.T) {
+	t.Helper()
+	switch n := m.dice.IntN(400); {
+	case n < 3:
+		m.open = append(m.open, shownThen{m.db.Snapshot(), maps.Clone(m.values)})
+	case n < 6 && len(m.open) > 0:
+		i := m.dice.IntN(len(m.open))
+		m.checkSnapshot(t, m.open[i])
+		m.open[i].at.Discard()
+		m.open = slices.Delete(m.open, i, i+1)
+	case n < 9:
+		if ids := m.db.values.ids(); len(ids) > 0 {
+			if err := m.db.collector.free(ids[m.dice.IntN(len(ids))]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	case n < 10:
+		m.reopen(t)
+	case n < 11:
+		m.kill(t)
+	case n < 40:
+		m.check(t, m.key())
+	default:
+		m.commit(t)
+	}
+	m.kept = max(m.kept, len(m.db.values.ids()))
+}
+
+func (m *valueModel) key() string {
+	n := m.dice.IntN(60)
+	if n < 5 {
+		return fmt.Sprintf("a key that is too long %02d", n)
+	}
+	return fmt.Sprintf("key-%02d", n)
+}
+
+func (m *valueModel) value() string {
+	size := m.dice.IntN(20 << 10)
+	switch m.dice.IntN(4) {
+	case 0:
+		size = minValue - 2 + m.dice.IntN(4)
+	case 1:
+		size = m.dice.IntN(100)
+	}
+	b := make([]byte, size)
+	for i := range b {
+		b[i] = byte(m.dice.Uint32())
+	}
+	return string(b)
+}
+
+func (m *valueModel) commit(t *testing.T) {
+	t.Helper()
+	err := m.db.Commit(func(txn *Txn) error {
+		for range 1 + m.dice.IntN(4) {
+			key := m.key()
+			if m.dice.IntN(5) == 0 {
+				delete(m.values, key)
+				if err := txn.Delete([]byte(key)); err != nil {
+					return err
+				}
+				continue
+			}
+			m.values[key] = m.value()
+			if err := txn.Set([]byte(key), []byte(m.values[key])); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *valueModel) check(t *testing.T, key string) {
+	t.Helper()
+	want, there := m.values[key]
+	if !there {
+		want = "none"
+	}
+	if got := get(t, m.db, key); got != want {
+		t.Fatalf("%s = %.20q (%d), want %.20q (%d)", key, got, len(got), want, len(want))
+	}
+}
+
+func (m *valueModel) checkSnapshot(t *testing.T, then shownThen) {
+	t.Helper()
+	for key, want := range then.values {
+		got, err := then.at.read([]byte(key))
+		if err != nil || string(got) != want {
+			t.Fatalf("a snapshot has %s = %.20q (%d), %v, want %.20q (%d)",
+				key, got, len(got), err, want, len(want))
+		}
+	}
+}
+
+// checkAll compares everything.
+func (m *valueModel) checkAll(t *testing.T, when string, got []string) {
+	t.Helper()
+	var want []string
+	for _, key := range slices.Sorted(maps.Keys(m.values)) {
+		value := m.values[key]
+		want = append(want, fmt.Sprintf("%q=%.20q(%d)", key, value, len(value)))
+	}
+	for i, pair := range got {
+		got[i] = pair[:strings.LastIndex(pair, "@")]
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("%s it holds other things (-want +got):\n%s", when, diff)
+	}
+}
+
+func (m *valueModel) reopen(t *testing.T) {
+	t.Helper()
+	for _, then := range m.open {
+		m.checkSnapshot(t, then)
+		then.at.Discard()
+	}
+	m.open = nil
+	mustClose(t, m.db)
+	m.checkAll(t, "closed", imageContent(t, m.o))
+	m.db = mustOpen(t, m.o)
+	m.checkAll(t, "opened", openContent(t, m.db))
+}
+
+// kill goes on with a copy of what a kill would leave.
+func (m *valueModel) kill(t *testing.T) {
+	t.Helper()
+	killed := m.o
+	killed.Dir = filepath.Join(t.TempDir(), "killed")
+	copyKilled(t, m.o.Dir, killed.Dir)
+	for _, then := range m.open {
+		then.at.Discard()
+	}
+	m.open = nil
+	mustClose(t, m.db)
+	m.o = killed
+	m.checkAll(t, "killed", imageContent(t, m.o))
+	m.db = mustOpen(t, m.o)
+	m.checkAll(t, "opened after a kill", openContent(t, m.db))
+}
+
+// fillJournal overwrites keys with values that stay in the journal, until so many files have
+// been begun.
+func fillJournal(t *testing.T, db *DB, keys, files int) {
+	t.Helper()
+	value := strings.Repeat("v", 10<<10)
+	for from, n := db.journal.id, 0; db.journal.id < from+uint64(files); n++ {
+		put(t, db, fmt.Sprintf("fill-%03d", n%keys), fmt.Sprint(n, value))
+	}
+}
+
+// awaitFiles waits until a database keeps so many files.
+func awaitFiles(t *testing.T, db *DB, want func(n int) bool) {
+	t.Helper()
+	for d := newDeadline(t); ; {
+		n := len(db.values.ids())
+		if want(n) {
+			return
+		}
+		d.wait(fmt.Sprintf("the files that are kept: %d", n))
+	}
+}
+
+func TestTablesDoNotHaveLargeValues(t *testing.T) {
+	o := valueOptions(t)
+	db := mustOpen(t, o)
+	defer mustClose(t, db)
+	fillJournal(t, db, 600, 20)
+	awaitFiles(t, db, func(n int) bool { return n > 0 })
+	err := db.View(func(txn *badger.Txn) error {
+		it := txn.NewIterator(badger.DefaultIteratorOptions)
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			if item := it.Item(); !Own(item.Key()) && item.ValueSize() > pointerSize {
+				return fmt.Errorf("%s has %d bytes", item.Key(), item.ValueSize())
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFilesGoWhenNothingCounts: files that are kept are no more than what counts, and none are
+// when nothing does. Nor are there descriptors of others.
+func TestFilesGoWhenNothingCounts(t *testing.T) {
+	o := valueOptions(t)
+	db := mustOpen(t, o)
+	const keys = 600
+	fillJournal(t, db, keys, 40)
+	awaitFiles(t, db, func(n int) bool { return n > 0 && n <= keys*10/1000+1 })
+	for n := range keys {
+		err := db.Commit(func(txn *Txn) error { return txn.Delete(fmt.Appendf(nil, "fill-%03d", n)) })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, db, "next", "x") // a reader of the newest commit sees the deletions
+	if err := db.settle(); err != nil {
+		t.Fatal(err)
+	}
+	awaitFiles(t, db, func(n int) bool { return n == 0 })
+	mustClose(t, db)
+	if names := valueFiles(t, o); len(names) != 0 {
+		t.Errorf("there are %q", names)
+	}
+}
+
+// TestColdValuesAmongHotOnes: each file has a value that stays, and many that do not. The files
+// that are kept must not become more and more, and nothing may be lost.
+func TestColdValuesAmongHotOnes(t *testing.T) {
+	o := valueOptions(t)
+	db := mustOpen(t, o)
+	cold := strings.Repeat("c", 5000)
+	const files = 60
+	for n := range files {
+		put(t, db, fmt.Sprintf("cold-%02d", n), fmt.Sprint(n, cold))
+		fillJournal(t, db, 20, 1)
+	}
+	all, live := db.values.bytes()
+	for d := newDeadline(t); all > 2*live+(valueSlack+maxWaiting)*db.collector.file; {
+		d.wait(fmt.Sprintf("%d bytes are kept for %d that count", all, live))
+		all, live = db.values.bytes()
+	}
+	check := func() {
+		for n := range files {
+			if got := get(t, db, fmt.Sprintf("cold-%02d", n)); got != fmt.Sprint(n, cold) {
+				t.Errorf("cold-%02d = %.20q (%d)", n, got, len(got))
+			}
+		}
+	}
+	check()
+	mustClose(t, db)
+	db = mustOpen(t, o)
+	defer mustClose(t, db)
+	check()
+}
+
+// TestSnapshotKeepsItsFiles: what a snapshot shows stays, though everything was overwritten and
+// merged, and goes after it.
+func TestSnapshotKeepsItsFiles(t *testing.T) {
+	db := mustOpen(t, valueOptions(t))
+	defer mustClose(t, db)
+	fillJournal(t, db, 50, 3)
+	s := db.Snapshot()
+	first, err := s.read([]byte("fill-007"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fillJournal(t, db, 50, 20)
+	awaitFiles(t, db, func(n int) bool { return n > 3 })
+	again, err := s.read([]byte("fill-007"))
+	if err != nil || string(again) != string(first) {
+		t.Errorf("then %.20q, now %.20q, %v", first, again, err)
+	}
+	before := len(db.values.ids())
+	s.Discard()
+	awaitFiles(t, db, func(n int) bool { return n < before })
+}
+
+// TestDamagedValues: what is wrong with a file that is kept is wrong with its values only, and
+// over when they are written again.
+func TestDamagedValues(t *testing.T) {
+	for name, harm := range map[string]func(path string) error{
+		"missing":   os.Remove,
+		"truncated": func(path string) error { return os.Truncate(path, walHeaderSize+100) },
+		"empty":     func(path string) error { return os.Truncate(path, 0) },
+		"another file": func(path string) error {
+			return os.WriteFile(path, make([]byte, 1<<20), 0o600)
+		},
+		"flipped": func(path string) error {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			b[strings.Index(string(b), "vvvv")+100] ^= 1
+			return os.WriteFile(path, b, 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := valueOptions(t)
+			db := mustOpen(t, o)
+			value := strings.Repeat("v", 5000)
+			put(t, db, "lost", value)
+			put(t, db, "short", "x")
+			mustClose(t, db)
+			path := valueFiles(t, o)[0]
+			if err := harm(path); err != nil {
+				t.Fatal(err)
+			}
+			db = mustOpen(t, o)
+			s := db.Snapshot()
+			_, err := s.read([]byte("lost"))
+			s.Discard()
+			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), filepath.Base(path)) {
+				t.Errorf("reading it: %v, want that %s is damaged", err, filepath.Base(path))
+			}
+			if got := get(t, db, "short"); got != "x" {
+				t.Errorf("short = %q", got)
+			}
+			put(t, db, "lost", value+"again")
+			mustClose(t, db)
+			db = mustOpen(t, o)
+			if got := get(t, db, "lost"); got != value+"again" {
+				t.Errorf("written again it is %.20q (%d)", got, len(got))
+			}
+			mustClose(t, db)
+		})
+	}
+}
+
+// TestReplayedValuesHidePointers: after a kill whole values and pointers to them have the same
+// version. They must be one, also when they are merged.
+func TestReplayedValuesHidePointers(t *testing.T) {
+	var want []string
+	o := killed(t, valueOptions(t), func(db *DB) {
+		db.room.leave() // so that no file is let go of
+		fillJournal(t, db, 100, 12)
+		for d := newDeadline(t); len(db.Tables()) < 2; {
+			d.wait("tables")
+		}
+		want = openContent(t, db)
+	})
+	for _, name := range []string{"after a kill", "merged", "at last"} {
+		db := mustOpen(t, o)
+		if name == "merged" {
+			if err := db.reclaimer.mergeLevels(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(want, openContent(t, db)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		mustClose(t, db)
+		if diff := cmp.Diff(want, imageContent(t, o)); diff != "" {
+			t.Errorf("the image %s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestClosingIsInterrupted kills the process at each step of letting go of the journal, when all
+// is in tables.
+func TestClosingIsInterrupted(t *testing.T) {
+	whole := valueOptions(t)
+	db := mustOpen(t, whole)
+	fillJournal(t, db, 150, 2) // files with values that count, and without
+	for n := range 50 {
+		put(t, db, fmt.Sprintf("fill-%03d", n), "short")
+	}
+	fillJournal(t, db, 20, 1)
+	want := openContent(t, db)
+	var states []string
+	db.journal.removed = func() {
+		to := filepath.Join(t.TempDir(), "db")
+		if err := os.CopyFS(to, os.DirFS(whole.Dir)); err != nil {
+			t.Fatal(err)
+		}
+		states = append(states, to)
+	}
+	mustClose(t, db)
+	if len(states) < 4 {
+		t.Fatalf("%d steps, want more to interrupt", len(states))
+	}
+	for n, dir := range states {
+		o := whole
+		o.Dir = dir
+		checkContent(t, fmt.Sprintf("after %d steps", n), o, want)
+		db := mustOpen(t, o)
+		if diff := cmp.Diff(want, openContent(t, db)); diff != "" {
+			t.Errorf("opened after %d steps (-want +got):\n%s", n, diff)
+		}
+		mustClose(t, db)
+	}
 }
