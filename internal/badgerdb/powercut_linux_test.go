@@ -27,6 +27,9 @@ const (
 	cutWriter = "writer" // write, as cutArgs says
 	cutMaker  = "maker"  // make a database
 	cutArgs   = "RAFTYARD_POWER_CUT_ARGS"
+
+	// cutProfile is that of the database: log or state.
+	cutProfile = "RAFTYARD_POWER_CUT_PROFILE"
 )
 
 // TestPowerCuts cuts the power of a file system under a database that is written, with small
@@ -63,12 +66,16 @@ func TestPowerCuts(t *testing.T) {
 	if os.Getenv("RAFTYARD_TEST_SCALE") == "full" {
 		cuts = 150
 	}
-	for _, sync := range []string{syncWell, syncNever, syncStays, syncLate} {
-		t.Run(sync, func(t *testing.T) {
+	for _, name := range []string{
+		"state/" + syncWell, "state/" + syncNever, "state/" + syncStays, "state/" + syncLate,
+		"log/" + syncWell, "log/" + syncNever,
+	} {
+		t.Run(name, func(t *testing.T) {
+			profile, sync, _ := strings.Cut(name, "/")
 			cmd := exec.CommandContext(t.Context(), os.Args[0],
 				"-test.run=^TestPowerCuts$", "-test.v")
-			cmd.Env = append(os.Environ(), cutEnv+"="+cutPower, cutArgs+"="+
-				strconv.Itoa(cuts)+"/"+sync)
+			cmd.Env = append(os.Environ(), cutEnv+"="+cutPower, cutProfile+"="+profile,
+				cutArgs+"="+strconv.Itoa(cuts)+"/"+sync)
 			cmd.SysProcAttr = &syscall.SysProcAttr{
 				Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL,
 			}
@@ -327,5 +334,9 @@ func (c *powerCut) check() error {
 }
 
 func cutOptions(dir string) Options {
-	return Options{Dir: dir, MemTableSize: MinMemTableSize, Profile: State}
+	o := Options{Dir: dir, MemTableSize: MinMemTableSize, Profile: State}
+	if os.Getenv(cutProfile) == Log.String() {
+		o.Profile = Log // which leaves values in the journal
+	}
+	return o
 }
