@@ -9,6 +9,7 @@ import (
 
 	"github.com/raftyard/raftyard/internal/badgerdb"
 	"github.com/raftyard/raftyard/internal/kv"
+	"github.com/raftyard/raftyard/internal/vfs"
 )
 
 // logRead reads the entries [lo, hi) of a log from Badger. It holds a snapshot
@@ -69,7 +70,7 @@ func (r *logRead) run(maxSize uint64) (entries []*raftpb.Entry, full bool, err e
 // damage takes the replica out of service: what it had once acknowledged is no
 // longer there.
 func (r *logRead) damage(at ref, err error) error {
-	if errors.Is(err, badgerdb.ErrFailed) { // it may be there
+	if errors.Is(err, badgerdb.ErrFailed) || vfs.HidesContent(err) { // it may be there
 		return r.log.store.fail(err)
 	}
 	err = fmt.Errorf("%w: group %d: entries from %d, slot %d: %w",

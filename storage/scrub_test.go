@@ -44,7 +44,7 @@ func writeAtRest(t *testing.T) *Store {
 		b.Update(3, Update{Entries: said(3, 4, 2, 2), HardState: hardStateOf(2, 1, 0)})
 	})
 	mustCommit(t, s, func(b *Batch) { b.Create(testReplica(9), Update{}) })
-	for i := uint64(1); i <= 60; i++ { // push it out of memory
+	for i := uint64(1); i <= 140; i++ { // push it out of memory
 		mustCommit(t, s, func(b *Batch) {
 			entries := entriesOf(i, 1, 1)
 			entries[0].Data = make([]byte, 70_000)

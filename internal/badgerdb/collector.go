@@ -3,6 +3,7 @@ package badgerdb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -141,9 +142,13 @@ func (c *collector) free(id uint32) error {
 		}
 		c.sleep(rewriteShare * time.Since(began))
 	}
-	if c.ctx.Err() == nil && c.db.values.isNeeded(uint64(id)) {
+	if c.ctx.Err() != nil {
+		return nil
+	}
+	if lost := c.db.values.lostIn(id, content); len(lost) > 0 {
 		c.db.values.spoil(id)
-		return damaged(valueName(id), errors.New("has something else in place of values"))
+		c.db.scrubber.noteValues(id, lost,
+			fmt.Errorf("has something else in place of %d values", len(lost)))
 	}
 	return nil
 }

@@ -164,6 +164,7 @@ type Snapshot struct {
 
 	once      sync.Once
 	readers   *readers
+	values    *values
 	elsewhere valueReader
 	err       error
 }
@@ -175,7 +176,7 @@ func (db *DB) Snapshot() *Snapshot {
 	ts := db.readers.enter(&db.durable, &db.committed)
 	return &Snapshot{
 		Txn: db.NewTransactionAt(ts, false), readers: &db.readers,
-		elsewhere: valueReader{files: db.values.reader}, err: err,
+		values: db.values, elsewhere: valueReader{files: db.values.reader}, err: err,
 	}
 }
 

@@ -84,6 +84,10 @@ func (s *Snapshot) Value(item *badger.Item, fn func([]byte) error) error {
 	var value []byte
 	err := item.Value(func(pointer []byte) (err error) {
 		value, err = s.elsewhere.read(pointer, item.Key(), item.Version())
+		if errors.Is(err, ErrDamaged) {
+			at, _ := readPointer(pointer)
+			s.values.complain(at.file, err)
+		}
 		return err
 	})
 	if err != nil {

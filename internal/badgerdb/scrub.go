@@ -21,7 +21,7 @@ import (
 	"github.com/dgraph-io/badger/v4/y"
 )
 
-// A scrubber reads the tables of a database, again and again, as they are on the disk, and
+// A scrubber reads the tables of a database and the files of values, again and again, as they are on the disk, and
 // compares them with their checksums. What nobody reads may rot for years: it is found when
 // the copies on other nodes are needed, or at a start, unless somebody looks before.
 //
@@ -30,8 +30,8 @@ import (
 // give back is an error of a read then, and in a memory map the end of the process. One table
 // is in memory at a time. A table that compaction deletes meanwhile looks damaged: it is missing,
 // or has become shorter. Such a finding counts only if the table is still in use after it. What
-// was read to its end counts in any case. Write-ahead logs are not looked
-// at: what is in them is in memory as well, and becomes a table from there.
+// was read to its end counts in any case. Files of the journal are not looked at before they are
+// kept for values: most of what is in them is in memory as well, and becomes a table from there.
 //
 // It has two goroutines, of which the other one looks into what reads have found. start
 // launches them and stop waits for them.
@@ -51,19 +51,21 @@ type scrubber struct {
 	suspects *suspects
 
 	mu     sync.Mutex
-	counts Upkeep            // what tell returns
-	found  map[uint64]Damage // by table
+	counts Upkeep                // what tell returns
+	found  map[uint64]Damage     // by table
+	values map[uint32]lostValues // by file
 
 	ctx    context.Context //nolint:containedctx // it is the life of the goroutine
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// A Damage is a table in use that is not what was written.
+// A Damage is a table in use that is not what was written, or a file of values.
 type Damage struct {
 	Finding
 
-	// First and Last are the lowest key in the table and the highest one. What has its
+	// First and Last are the lowest key in the table and the highest one, or of the values that
+	// are lost. What has its
 	// newest version elsewhere is not concerned, and neither is what is in blocks that are
 	// sound: who knows how reads it and sees.
 	First, Last []byte
@@ -94,7 +96,8 @@ const (
 func newScrubber(o Options) *scrubber {
 	s := &scrubber{
 		rate: o.ScrubRate, damaged: o.Damaged, open: openUncached, log: o.Logger,
-		found: make(map[uint64]Damage), suspects: newSuspects(), done: make(chan struct{}),
+		found: make(map[uint64]Damage), values: make(map[uint32]lostValues),
+		suspects: newSuspects(), done: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -193,6 +196,11 @@ func (s *scrubber) tables() error {
 			s.note(t, damage)
 		}
 	}
+	if err := s.valueFiles(); errors.Is(err, errInterrupted) {
+		return err
+	} else if err != nil {
+		errs = append(errs, err)
+	}
 	if s.ctx.Err() != nil {
 		return errInterrupted // what looked into a finding may not have come to its end
 	}
@@ -250,6 +258,10 @@ func (s *scrubber) note(t badger.TableInfo, what error) {
 		s.log.Error("a table is damaged", slog.String("what", d.What),
 			slog.String("file", filepath.Join(s.db.Opts().Dir, d.File)))
 	}
+	s.tellOwner(d)
+}
+
+func (s *scrubber) tellOwner(d Damage) {
 	if s.damaged != nil {
 		s.telling.Lock()
 		defer s.telling.Unlock()
@@ -354,6 +366,7 @@ func (s *scrubber) tell(u *Upkeep) {
 	for _, d := range s.found {
 		u.Damaged = append(u.Damaged, d.Finding)
 	}
+	u.Damaged = append(u.Damaged, s.lostNow()...)
 	slices.SortFunc(u.Damaged, func(a, b Finding) int { return cmp.Compare(a.File, b.File) })
 }
 

@@ -35,6 +35,7 @@ type values struct {
 	mu    sync.Mutex
 	at    map[valueKey]place
 	files map[uint32]*valueFile
+	told  map[uint32]bool // files of which was said that a value in them cannot be read
 }
 
 // A valueFile is a file of the journal, or one that was.
@@ -72,6 +73,7 @@ func newValues(dir string, log *slog.Logger, r *readers, seen func() uint64) *va
 	return &values{
 		dir: dir, log: log, readers: r, seen: seen,
 		at: make(map[valueKey]place), files: make(map[uint32]*valueFile),
+		told: make(map[uint32]bool),
 	}
 }
 
@@ -238,14 +240,6 @@ func (v *values) sweep() (names []string) {
 	return names
 }
 
-// isNeeded reports whether a file holds values that count.
-func (v *values) isNeeded(id uint64) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	f := v.files[uint32(id)]
-	return f != nil && f.count > 0
-}
-
 // bytes returns how much the files take that are kept, and how much in them counts.
 func (v *values) bytes() (all, live int64) {
 	v.mu.Lock()
@@ -362,5 +356,17 @@ func (v *values) spoil(id uint32) {
 	defer v.mu.Unlock()
 	if f := v.files[id]; f != nil {
 		f.bad = true
+	}
+}
+
+// complain says of a file, once, that a value in it cannot be read.
+func (v *values) complain(id uint32, what error) {
+	v.mu.Lock()
+	known := v.told[id]
+	v.told[id] = true
+	v.mu.Unlock()
+	if !known {
+		v.log.Error("a value cannot be read, and perhaps others of its file",
+			slog.String("dir", v.dir), slog.Any("error", what))
 	}
 }

@@ -346,25 +346,28 @@ func TestSnapshotKeepsItsFiles(t *testing.T) {
 	awaitFiles(t, db, func(n int) bool { return n < before })
 }
 
+// valueHarms are what may happen to a file that is kept.
+var valueHarms = map[string]func(path string) error{ //nolint:gochecknoglobals // a constant
+	"missing":   os.Remove,
+	"truncated": func(path string) error { return os.Truncate(path, walHeaderSize+100) },
+	"empty":     func(path string) error { return os.Truncate(path, 0) },
+	"another file": func(path string) error {
+		return os.WriteFile(path, make([]byte, 1<<20), 0o600)
+	},
+	"flipped": func(path string) error {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		b[strings.Index(string(b), "vvvv")+100] ^= 1
+		return os.WriteFile(path, b, 0o600)
+	},
+}
+
 // TestDamagedValues: what is wrong with a file that is kept is wrong with its values only, and
 // over when they are written again.
 func TestDamagedValues(t *testing.T) {
-	for name, harm := range map[string]func(path string) error{
-		"missing":   os.Remove,
-		"truncated": func(path string) error { return os.Truncate(path, walHeaderSize+100) },
-		"empty":     func(path string) error { return os.Truncate(path, 0) },
-		"another file": func(path string) error {
-			return os.WriteFile(path, make([]byte, 1<<20), 0o600)
-		},
-		"flipped": func(path string) error {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			b[strings.Index(string(b), "vvvv")+100] ^= 1
-			return os.WriteFile(path, b, 0o600)
-		},
-	} {
+	for name, harm := range valueHarms {
 		t.Run(name, func(t *testing.T) {
 			o := valueOptions(t)
 			db := mustOpen(t, o)
@@ -394,6 +397,98 @@ func TestDamagedValues(t *testing.T) {
 			}
 			mustClose(t, db)
 		})
+	}
+}
+
+// TestScrubFindsLostValues: a pass over the files finds what is wrong with those that are kept, as
+// long as what is lost counts, and tells whose keys are concerned.
+func TestScrubFindsLostValues(t *testing.T) {
+	for name, harm := range valueHarms {
+		t.Run(name, func(t *testing.T) {
+			f := new(findings)
+			o := valueOptions(t)
+			o.Damaged = f.damaged
+			db := mustOpen(t, o)
+			put(t, db, "b-sound", strings.Repeat("s", 5000))
+			mustClose(t, db)
+			sound := valueFiles(t, o)[0]
+			db = mustOpen(t, o)
+			put(t, db, "c-first", strings.Repeat("v", 5000))
+			put(t, db, "d-last", strings.Repeat("w", 5000))
+			put(t, db, "a-dead", strings.Repeat("d", 5000))
+			put(t, db, "a-dead", "short")
+			mustClose(t, db)
+			db = mustOpen(t, o)
+			defer func() { mustClose(t, db) }()
+			mustScrub(t, db)
+			if found := f.list(); len(found) != 0 {
+				t.Fatalf("before: %v", found)
+			}
+			path := valueFiles(t, o)[1]
+			if err := harm(path); err != nil {
+				t.Fatal(err)
+			}
+			mustScrub(t, db)
+			found := f.list()
+			if name == "missing" { // who has it open reads it, and writes it anew
+				if len(found) != 0 || len(db.Upkeep().Damaged) != 0 {
+					t.Errorf("found %v", found)
+				}
+				mustClose(t, db)
+				db = mustOpen(t, o)
+				if got := get(t, db, "c-first"); got != strings.Repeat("v", 5000) {
+					t.Errorf("c-first = %.20q (%d)", got, len(got))
+				}
+				return
+			}
+			if len(found) != 1 || found[0].File != filepath.Base(path) ||
+				string(found[0].First) != "c-first" {
+				t.Fatalf("found %v, want %s and not %s", found, path, sound)
+			}
+			if last := string(found[0].Last); last != "d-last" && name != "flipped" {
+				t.Errorf("up to %s, want d-last", last)
+			}
+			if u := db.Upkeep(); len(u.Damaged) != 1 || u.Damaged[0] != found[0].Finding {
+				t.Errorf("upkeep tells of %v, want %v", u.Damaged, found[0].Finding)
+			}
+			put(t, db, "c-first", "again")
+			put(t, db, "d-last", "again")
+			if u := db.Upkeep(); len(u.Damaged) != 0 {
+				t.Errorf("upkeep tells of %v when nothing of it counts", u.Damaged)
+			}
+		})
+	}
+}
+
+// TestCollectorTellsOfDamage: who finds that values are lost when he wants to write them anew says
+// so, and leaves the file alone.
+func TestCollectorTellsOfDamage(t *testing.T) {
+	f := new(findings)
+	o := valueOptions(t)
+	o.Damaged = f.damaged
+	db := mustOpen(t, o)
+	put(t, db, "lost", strings.Repeat("v", 5000))
+	put(t, db, "sound", strings.Repeat("s", 5000))
+	mustClose(t, db)
+	db = mustOpen(t, o)
+	defer mustClose(t, db)
+	path := valueFiles(t, o)[0]
+	if err := valueHarms["flipped"](path); err != nil {
+		t.Fatal(err)
+	}
+	id, err := valueID(filepath.Base(path))
+	if err == nil {
+		err = db.collector.free(id)
+	}
+	if found := f.list(); err != nil || len(found) != 1 || string(found[0].First) != "lost" ||
+		string(found[0].Last) != "lost" {
+		t.Errorf("found %v, %v", found, err)
+	}
+	if next, found := db.values.worst(-1 << 40); found {
+		t.Errorf("%d is to be freed next", next)
+	}
+	if got := get(t, db, "sound"); got != strings.Repeat("s", 5000) {
+		t.Errorf("sound = %.20q", got)
 	}
 }
 

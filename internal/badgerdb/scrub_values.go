@@ -1,0 +1,175 @@
+package badgerdb
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+
+	"github.com/dgraph-io/badger/v4/y"
+)
+
+// valueFiles looks at the files that are kept for values in them, as at tables. Only values that
+// count matter: what else is in a file nobody reads.
+func (s *scrubber) valueFiles() error {
+	var errs []error
+	for _, id := range s.db.values.ids() {
+		lost, what, err := s.lookAtValues(id)
+		if err == nil && len(lost) > 0 {
+			// What was wrong may have been the reading; or the file was deleted, and who has
+			// it open can still read it.
+			s.rescue(id)
+			lost, what, err = s.lookAtValues(id)
+		}
+		switch {
+		case errors.Is(err, errInterrupted):
+			return err
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", valueName(id), err))
+		case len(lost) > 0:
+			s.noteValues(id, lost, what)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// rescue writes the values of a file anew that has no name any more, while it is still open.
+func (s *scrubber) rescue(id uint32) {
+	path := filepath.Join(s.db.values.dir, valueName(id))
+	if !isGone(path) || s.db.values.live(id) == 0 {
+		return
+	}
+	s.log.Error("a file of values was deleted while it was in use: what it had is written anew",
+		slog.String("file", path))
+	if err := s.db.collector.free(id); err != nil {
+		s.log.Error("the values of a deleted file were not written anew",
+			slog.String("file", path), slog.Any("error", err))
+	}
+}
+
+// lookAtValues returns the values in a file that count and are not what was written, and what is
+// wrong.
+func (s *scrubber) lookAtValues(id uint32) (lost []livePair, what, err error) {
+	_, err = s.load(filepath.Join(s.db.values.dir, valueName(id)))
+	switch {
+	case err == nil:
+	case errors.Is(err, errInterrupted), saysNothing(err):
+		return nil, nil, err
+	case errors.Is(err, fs.ErrNotExist):
+		s.read, what = s.read[:0], errors.New("is missing")
+	default:
+		s.read, what = s.read[:0], fmt.Errorf("is unreadable: %w", err)
+	}
+	lost = s.db.values.lostIn(id, s.read)
+	if what == nil {
+		what = fmt.Errorf("has something else in place of %d values", len(lost))
+	}
+	return lost, what, nil
+}
+
+// lostIn returns the values that count and that should be in the content of a file, and are not.
+func (v *values) lostIn(id uint32, content []byte) (lost []livePair) {
+	if v.seenIn(id, content) >= v.live(id) {
+		return nil
+	}
+	// Behind what is no entry it is not known where the next one begins, but by the map.
+	for _, p := range v.pairsIn(id) {
+		if !p.isIn(content) && v.counts(p.key, p.at) {
+			lost = append(lost, p)
+		}
+	}
+	return lost
+}
+
+// seenIn returns how many bytes of values that count are where they should be, up to the first
+// thing that is no entry.
+func (v *values) seenIn(id uint32, content []byte) (seen int64) {
+	for at := walHeaderSize; at < len(content); {
+		e, ok := parseEntry(content[at:])
+		if !ok {
+			break
+		}
+		where := place{file: id, offset: uint32(at), size: uint32(e.size)}
+		if v.counts(y.ParseKey(e.key), where) {
+			seen += int64(e.size)
+		}
+		at += e.size
+	}
+	return seen
+}
+
+// isIn reports whether a pair is where it should be.
+func (p livePair) isIn(content []byte) bool {
+	from, to := int64(p.at.offset), int64(p.at.offset)+int64(p.at.size)
+	if to > int64(len(content)) {
+		return false
+	}
+	e, ok := parseEntry(content[from:to])
+	return ok && e.size == int(p.at.size) && bytes.Equal(y.ParseKey(e.key), p.key)
+}
+
+// live returns how many bytes of a file count.
+func (v *values) live(id uint32) int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if f := v.files[id]; f != nil {
+		return f.live
+	}
+	return 0
+}
+
+// pairsIn returns which pairs of a file count, without their values, by key. It looks at all
+// files' pairs.
+func (v *values) pairsIn(id uint32) (pairs []livePair) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for k, at := range v.at {
+		if at.file == id {
+			pairs = append(pairs, livePair{at: at, key: k.bytes()})
+		}
+	}
+	slices.SortFunc(pairs, func(a, b livePair) int { return bytes.Compare(a.key, b.key) })
+	return pairs
+}
+
+// lostValues are values of a file that was found to be damaged.
+type lostValues struct {
+	Damage
+
+	lost []livePair
+}
+
+// noteValues takes in that values of a file are not what was written; by key, and at least one.
+func (s *scrubber) noteValues(id uint32, lost []livePair, what error) {
+	d := Damage{
+		Finding: Finding{File: valueName(id), What: what.Error()},
+		First:   lost[0].key, Last: lost[len(lost)-1].key,
+	}
+	s.mu.Lock()
+	_, known := s.values[id]
+	s.values[id] = lostValues{d, lost}
+	s.mu.Unlock()
+	if !known {
+		s.log.Error("a file of values is damaged", slog.String("what", d.What),
+			slog.String("file", filepath.Join(s.db.values.dir, d.File)))
+	}
+	s.tellOwner(d)
+}
+
+// lostNow returns what is damaged of which something still counts. The caller has the lock.
+func (s *scrubber) lostNow() (found []Finding) {
+	for id, l := range s.values {
+		counts := func(p livePair) bool { return s.db.values.counts(p.key, p.at) }
+		if !slices.ContainsFunc(l.lost, counts) {
+			delete(s.values, id)
+			continue
+		}
+		found = append(found, l.Finding)
+	}
+	slices.SortFunc(found, func(a, b Finding) int { return cmp.Compare(a.File, b.File) })
+	return found
+}
