@@ -140,7 +140,8 @@ func TestIdentityOfFormat1(t *testing.T) {
 	s = mustOpen(t, o)
 	defer mustClose(t, s)
 	id, err = s.Present(lineage.Start{})
-	if err != nil || id.Format != formatVersion || id.Starts.Since != 8 || id.Starts.Last().Boot != 9 {
+	if err != nil || id.Format != formatVersion || id.Starts.Since != 8 ||
+		id.Starts.Last().Boot != 9 {
 		t.Errorf("Present = %+v, %v, want starts since start 8", id, err)
 	}
 }

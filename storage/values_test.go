@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -62,7 +63,7 @@ var lostRecords = map[string]func(path string) error{ //nolint:gochecknoglobals 
 		if err != nil {
 			return err
 		}
-		b[strings.Index(string(b), "wwww")+100] ^= 1
+		b[bytes.Index(b, []byte("wwww"))+100] ^= 1
 		return os.WriteFile(path, b, 0o600)
 	},
 }

@@ -82,7 +82,7 @@ func damageSample() []string {
 		return sample
 	}
 	return append(sample, "IDENTITY / half", "sequence / deleted", "log/*.sst / flip middle",
-		"log/MANIFEST / deleted", "replicas/*/snapshot-* / empty")
+		"log/MANIFEST / deleted", "log/*.val / deleted", "replicas/*/snapshot-* / empty")
 }
 
 // A damageKind is files of one purpose.
@@ -92,6 +92,9 @@ type damageKind struct {
 
 	// stop: there is something in the files after a stop, not after a kill.
 	stop bool
+
+	// large: there is something in the files when entries are large.
+	large bool
 
 	// as is a file that a copy is made of, if there is none of the kind: there is one only now
 	// and then.
@@ -117,6 +120,9 @@ func damageKinds() []damageKind {
 			kind(db+"/KEYREGISTRY", db+"/KEYREGISTRY"), kind(db+"/DISCARD", db+"/DISCARD"),
 			kind(db+"/LOCK", db+"/LOCK"), kind(db+"/RESERVE", db+"/RESERVE"))
 	}
+	values := kind("log/*.val", `log/\d{5}\.val`)
+	values.stop, values.large = true, true
+	kinds = append(kinds, values)
 	return append(kinds, kind("replicas/*/snapshot-*", `replicas/[^/]+/snapshot-[^/]+`))
 }
 
@@ -213,17 +219,18 @@ func newDamageMatrix(t *testing.T, tolerate ...string) *damageMatrix {
 	for _, g := range m.groups {
 		m.keys[g] = make(map[string]string)
 	}
-	m.write(t, 30)
+	m.write(t, 30, 20)
 	return m
 }
 
-// write writes some keys of each group through all nodes.
-func (m *damageMatrix) write(t *testing.T, n int) {
+// write writes some keys of each group through all nodes, each as often as it is told into its
+// value.
+func (m *damageMatrix) write(t *testing.T, n, times int) {
 	t.Helper()
 	for _, g := range m.groups {
 		for i := range n {
 			key := fmt.Sprintf("cell-%03d-%02d", m.cells, i)
-			value := strings.Repeat(key, 20)
+			value := strings.Repeat(key, times)
 			if err := put(t, m.Nodes()[i%3], g, key, []byte(value)); err != nil {
 				t.Fatal(err)
 			}
@@ -237,7 +244,10 @@ func (m *damageMatrix) write(t *testing.T, n int) {
 func (m *damageMatrix) try(t *testing.T, k damageKind, f damageForm, mayRefuse bool) string {
 	t.Helper()
 	m.cells++
-	m.write(t, 10)
+	m.write(t, 10, 20)
+	if k.large {
+		m.write(t, 2, 300)
+	}
 	if strings.HasPrefix(k.name, "replicas/") {
 		if a := m.victim.Snapshot(t.Context(), 0, 10*time.Second); a.Error() != nil {
 			t.Fatal(a)

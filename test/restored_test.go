@@ -56,7 +56,7 @@ func (m *damageMatrix) restore(t *testing.T, before map[raftyard.GroupID]raftyar
 	}
 	m.older = true
 	m.cells++
-	m.write(t, 10) // also through the victim
+	m.write(t, 10, 20) // also through the victim
 	m.victim.Kill()
 	m.putBack(t)
 	cluster.Eventually(t, damageLimit, "the node says that its copy is an older one", func() error {

@@ -457,6 +457,7 @@ func (db *DB) afterLook() {
 func (db *DB) Close() error {
 	db.room.stopWaiting()
 	db.scrubber.cancel() // it also ends what looks into a finding of the reclaimer's
+	db.collector.cancel()
 	err := db.broken.do(func() error {
 		db.reclaimer.stop()
 		db.collector.stop()

@@ -142,15 +142,21 @@ func (c *collector) free(id uint32) error {
 		}
 		c.sleep(rewriteShare * time.Since(began))
 	}
-	if c.ctx.Err() != nil {
-		return nil
-	}
-	if lost := c.db.values.lostIn(id, content); len(lost) > 0 {
-		c.db.values.spoil(id)
-		c.db.scrubber.noteValues(id, lost,
-			fmt.Errorf("has something else in place of %d values", len(lost)))
+	if c.ctx.Err() == nil {
+		c.check(id, content)
 	}
 	return nil
+}
+
+// check tells of what could not be written anew, since it is not there.
+func (c *collector) check(id uint32, content []byte) {
+	lost := c.db.values.lostIn(id, content)
+	if len(lost) == 0 {
+		return
+	}
+	c.db.values.spoil(id)
+	c.db.scrubber.noteValues(id, lost,
+		fmt.Errorf("has something else in place of %d values", len(lost)))
 }
 
 // load reads a whole file, or nothing if it was let go of.

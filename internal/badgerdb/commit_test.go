@@ -72,6 +72,7 @@ func TestCommitErrors(t *testing.T) {
 	put(t, db, "k", "v") // all these have left the database usable
 
 	db.reclaimer.stop()
+	db.collector.stop()
 	db.scrubber.stop()
 	db.room.leave()
 	if err := errors.Join(db.DB.Close(), db.blocks.close()); err != nil {

@@ -39,7 +39,8 @@ func (m *Image) Get(key []byte) (value []byte, err error) {
 
 // Scan calls fn with every pair whose key has a prefix, by key, until fn returns an error,
 // which it returns. Version is that of the transaction which wrote the pair. Key and value
-// may be used until fn returns. The keys that are the database's own are left out.
+// may be used until fn returns. A value that is not what was written is given as nil. The keys
+// that are the database's own are left out.
 func (m *Image) Scan(prefix []byte, fn func(key, value []byte, version uint64) error) error {
 	return m.each(prefix, func(key, value []byte, version uint64) error {
 		if Own(key) {
@@ -79,14 +80,11 @@ func (m *Image) each(prefix []byte, fn func(key, value []byte, version uint64) e
 		case v.Meta&bitValuePointer != 0:
 			return fmt.Errorf("%w: the value of key %x is in a value log", ErrDamaged, key)
 		}
-		value := v.Value
-		if v.UserMeta&metaPointer != 0 {
-			value, err = m.elsewhere.read(v.Value, last, y.ParseTs(it.Key()))
-			if err != nil && !errors.Is(err, ErrDamaged) {
-				return err
-			}
+		version := y.ParseTs(it.Key())
+		value, err := m.value(v, last, version)
+		if err == nil {
+			err = fn(last, value, version)
 		}
-		err := fn(last, value, y.ParseTs(it.Key()))
 		if errors.Is(err, errStop) {
 			return nil
 		}
@@ -95,6 +93,18 @@ func (m *Image) each(prefix []byte, fn func(key, value []byte, version uint64) e
 		}
 	}
 	return nil
+}
+
+// value returns the value of a pair, or nil if it is elsewhere and not what was written.
+func (m *Image) value(v y.ValueStruct, key []byte, version uint64) ([]byte, error) {
+	if v.UserMeta&metaPointer == 0 {
+		return v.Value, nil
+	}
+	value, err := m.elsewhere.read(v.Value, key, version)
+	if errors.Is(err, ErrDamaged) {
+		return nil, nil
+	}
+	return value, err
 }
 
 // valuesOf returns a file that is kept for its values.

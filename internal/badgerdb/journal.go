@@ -268,8 +268,9 @@ func (j *journal) waiting(log uint64) (n int) {
 }
 
 // retire lets go of the files of which all has come to tables: Badger has deleted its log then;
-// and of those that were kept for their values, of which none is needed any more. After a failure it is not known which files count, so no other is let go of, and the next
-// commit fails. One goroutine may call it at a time.
+// and of those that were kept for their values, of which none is needed any more. After a failure
+// it is not known which files count, so no other is let go of, and the next commit fails. One
+// goroutine may call it at a time.
 func (j *journal) retire() {
 	j.mu.Lock()
 	full, active, err := slices.Clone(j.full), j.active, j.failed

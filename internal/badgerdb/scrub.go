@@ -21,9 +21,9 @@ import (
 	"github.com/dgraph-io/badger/v4/y"
 )
 
-// A scrubber reads the tables of a database and the files of values, again and again, as they are on the disk, and
-// compares them with their checksums. What nobody reads may rot for years: it is found when
-// the copies on other nodes are needed, or at a start, unless somebody looks before.
+// A scrubber reads the tables of a database and the files of values, again and again, as they are
+// on the disk, and compares them with their checksums. What nobody reads may rot for years: it is
+// found when the copies on other nodes are needed, or at a start, unless somebody looks before.
 //
 // It reads files by their paths, past the memory maps and, where the system can, past its
 // cache: that would show what was written, not what is there. A page that the disk does not

@@ -82,7 +82,8 @@ func (t *Txn) add(meta byte, key, value []byte) error {
 	t.buf = appendEntry(t.buf, meta, t.version, key, value)
 	end := len(t.buf) - crc32.Size - len(value)
 	t.pairs = append(t.pairs, txnPair{
-		entry: from, key: end - 8 - len(key), value: end, size: len(value), deletes: meta&bitDelete != 0,
+		entry: from, key: end - 8 - len(key), value: end, size: len(value),
+		deletes: meta&bitDelete != 0,
 	})
 	return nil
 }

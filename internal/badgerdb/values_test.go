@@ -1,6 +1,7 @@
 package badgerdb
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -278,7 +279,9 @@ func TestFilesGoWhenNothingCounts(t *testing.T) {
 	fillJournal(t, db, keys, 40)
 	awaitFiles(t, db, func(n int) bool { return n > 0 && n <= keys*10/1000+1 })
 	for n := range keys {
-		err := db.Commit(func(txn *Txn) error { return txn.Delete(fmt.Appendf(nil, "fill-%03d", n)) })
+		err := db.Commit(func(txn *Txn) error {
+			return txn.Delete(fmt.Appendf(nil, "fill-%03d", n))
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +341,7 @@ func TestSnapshotKeepsItsFiles(t *testing.T) {
 	fillJournal(t, db, 50, 20)
 	awaitFiles(t, db, func(n int) bool { return n > 3 })
 	again, err := s.read([]byte("fill-007"))
-	if err != nil || string(again) != string(first) {
+	if err != nil || !bytes.Equal(again, first) {
 		t.Errorf("then %.20q, now %.20q, %v", first, again, err)
 	}
 	before := len(db.values.ids())
@@ -359,7 +362,7 @@ var valueHarms = map[string]func(path string) error{ //nolint:gochecknoglobals /
 		if err != nil {
 			return err
 		}
-		b[strings.Index(string(b), "vvvv")+100] ^= 1
+		b[bytes.Index(b, []byte("vvvv"))+100] ^= 1
 		return os.WriteFile(path, b, 0o600)
 	},
 }
