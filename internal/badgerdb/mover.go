@@ -212,6 +212,9 @@ func (m *mover) moved(batch []*Txn, err error) {
 // move writes transactions to Badger. The last one may not be durable yet: that matters only
 // when the memtable becomes a table, which is after a later commit has begun.
 func (m *mover) move(batch []*Txn) error {
+	if err := m.hastenTable(); err != nil {
+		return err
+	}
 	db := m.db
 	to := db.NewManagedWriteBatch()
 	to.SetMaxPendingTxns(1)
@@ -227,9 +230,6 @@ func (m *mover) move(batch []*Txn) error {
 	if err := db.wal.afterCommit(); err != nil {
 		return err
 	}
-	if err := m.hastenTable(); err != nil {
-		return err
-	}
 	newest := batch[len(batch)-1].version
 	db.journal.moved(newest, db.wal.active())
 	db.committed.Store(newest)
@@ -242,7 +242,8 @@ func (m *mover) move(batch []*Txn) error {
 }
 
 // hastenTable has the memtable become a table, when many files of the journal wait for that: with
-// where values are instead of the values it would take long to be full.
+// where values are instead of the values it would take long to be full. It comes before a batch:
+// all that the memtable has is durable then, since a later commit has begun.
 func (m *mover) hastenTable() error {
 	active := m.db.wal.active()
 	if m.hastened == active || m.db.journal.waiting(active) < maxWaiting {
