@@ -416,18 +416,11 @@ func (o Options) begin(
 	db.values = newValues(dir, o.Logger, &db.readers, func() uint64 {
 		return min(db.durable.Load(), db.committed.Load())
 	})
-	if err = db.values.load(bdb, is.values); err != nil {
+	if err = db.beginJournal(o, is, newest); err != nil {
+		db.values.close()
 		return nil, err
 	}
-	last := max(is.lastLog(newest), db.values.last())
-	db.journal = newJournal(dir, o, with.room, db.values, last)
 	db.collector = newCollector(db, o)
-	if err = db.wal.start(); err != nil {
-		return nil, err
-	}
-	if err = db.journal.begin(newest+1, newest); err != nil {
-		return nil, err
-	}
 	db.scrubber = newScrubber(o)
 	db.reads = &reads{
 		levels: in.levels, indexes: newIndexCache(o.IndexCacheSize), suspect: db.scrubber.suspect,
@@ -439,6 +432,23 @@ func (o Options) begin(
 	db.mover.start()
 	db.collector.start()
 	return db, nil
+}
+
+// beginJournal finds what is kept for values, and begins the journal behind the newest
+// transaction.
+func (db *DB) beginJournal(o Options, is prepared, newest uint64) error {
+	if err := db.values.load(db.DB, is.values); err != nil {
+		return err
+	}
+	last := max(is.lastLog(newest), db.values.last())
+	db.journal = newJournal(db.values.dir, o, db.room, db.values, last)
+	if err := db.wal.start(); err != nil {
+		return err
+	}
+	if err := db.journal.begin(newest+1, newest); err != nil {
+		return errors.Join(err, db.journal.close())
+	}
+	return nil
 }
 
 // afterLook is called by the room after each look.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"testing"
 	"time"
 
@@ -16,6 +17,8 @@ func testOptions(t *testing.T) Options {
 	t.Helper()
 	return Options{Dir: t.TempDir(), MemTableSize: MinMemTableSize, minValue: math.MaxInt}
 }
+
+func fullScale() bool { return os.Getenv("RAFTYARD_TEST_SCALE") == "full" }
 
 func mustOpen(t testing.TB, o Options) *DB {
 	t.Helper()

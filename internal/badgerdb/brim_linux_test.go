@@ -70,8 +70,6 @@ func TestDiskFilledToTheBrim(t *testing.T) {
 	}
 }
 
-func fullScale() bool { return os.Getenv("RAFTYARD_TEST_SCALE") == "full" }
-
 // brimCommand is this test in a process of its own, which ends with this one.
 func brimCommand(t *testing.T, env ...string) *exec.Cmd {
 	t.Helper()
