@@ -332,18 +332,19 @@ func (v *values) last() (last uint64) {
 }
 
 // worst returns the kept file in which the least counts, if all of them take more than they
-// should: twice what counts in them, and slack.
+// should: twice what counts in them, and slack. It leaves out those that do not go when something
+// is written anew, however much that is: they wait for a snapshot to end, or are damaged.
 func (v *values) worst(slack int64) (id uint32, found bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var all, live, least int64
 	for n, f := range v.files {
-		if !f.kept {
+		if !f.kept || f.count == 0 || f.bad {
 			continue
 		}
 		all += f.size
 		live += f.live
-		if f.count > 0 && !f.bad && (!found || f.live < least) {
+		if !found || f.live < least {
 			id, least, found = n, f.live, true
 		}
 	}
