@@ -15,9 +15,11 @@ import (
 // withoutJournal returns a database as it is left by a kill of a process that has no journal: its
 // base is in tables, and the rest in logs of Badger's, of which the last ends in a transaction
 // that was cut off. It holds what without returns.
-func withoutJournal(t *testing.T) (o Options, want []string) {
+func withoutJournal(
+	t *testing.T, options func(*testing.T) Options,
+) (o Options, want []string) {
 	t.Helper()
-	o = testOptions(t)
+	o = options(t)
 	db := mustOpen(t, o)
 	next := db.NextTs()
 	if err := db.Close(); err != nil {
@@ -46,10 +48,10 @@ func withoutJournal(t *testing.T) (o Options, want []string) {
 
 // withJournal returns a database as a kill leaves it: with some files of the journal, of which
 // the last has more behind its end, and logs of Badger's.
-func withJournal(t *testing.T) (o Options, want []string) {
+func withJournal(t *testing.T, options func(*testing.T) Options) (o Options, want []string) {
 	t.Helper()
 	value := strings.Repeat("v", 50_000)
-	o = killed(t, testOptions(t), func(db *DB) {
+	o = killed(t, options(t), func(db *DB) {
 		db.journal.limit /= 8
 		for i := range 15 {
 			put(t, db, fmt.Sprint("key-", i), fmt.Sprint(i, value))
@@ -75,13 +77,15 @@ func withJournal(t *testing.T) (o Options, want []string) {
 
 // TestAdoptingIsInterrupted kills the process after each step with which it adopts the logs that
 // it finds, and after some of a second try, too. Nothing may be missing at last.
-func TestAdoptingIsInterrupted(t *testing.T) {
+func TestAdoptingIsInterrupted(t *testing.T) { bothWays(t, testAdoptingIsInterrupted) }
+
+func testAdoptingIsInterrupted(t *testing.T, options func(*testing.T) Options) {
 	for _, tt := range []struct {
 		name string
-		make func(*testing.T) (Options, []string)
+		make func(*testing.T, func(*testing.T) Options) (Options, []string)
 	}{{"without a journal", withoutJournal}, {"with a journal", withJournal}} {
 		t.Run(tt.name, func(t *testing.T) {
-			whole, want := tt.make(t)
+			whole, want := tt.make(t, options)
 			steps := stepsOf(t, whole)
 			if len(steps) < 6 {
 				t.Fatalf("%d steps, want more to interrupt", len(steps))
@@ -137,13 +141,15 @@ func checkContent(t *testing.T, when string, o Options, want []string) {
 
 // TestAdoptedIsThereWhenOpened opens what adopting has left in its states, for real, kills it at
 // once, and opens it again.
-func TestAdoptedIsThereWhenOpened(t *testing.T) {
+func TestAdoptedIsThereWhenOpened(t *testing.T) { bothWays(t, testAdoptedIsThereWhenOpened) }
+
+func testAdoptedIsThereWhenOpened(t *testing.T, options func(*testing.T) Options) {
 	for _, tt := range []struct {
 		name string
-		make func(*testing.T) (Options, []string)
+		make func(*testing.T, func(*testing.T) Options) (Options, []string)
 	}{{"without a journal", withoutJournal}, {"with a journal", withJournal}} {
 		t.Run(tt.name, func(t *testing.T) {
-			whole, want := tt.make(t)
+			whole, want := tt.make(t, options)
 			for n := 0; n <= len(stepsOf(t, whole)); n += 2 {
 				o := copied(t, whole)
 				adoptSome(t, o, n)
@@ -163,13 +169,15 @@ func TestAdoptedIsThereWhenOpened(t *testing.T) {
 
 // TestKilledBeforeTheFirstFlush kills a database again and again, each time before what it has
 // adopted has come to tables, with a commit in between or none.
-func TestKilledBeforeTheFirstFlush(t *testing.T) {
-	o := testOptions(t)
+func TestKilledBeforeTheFirstFlush(t *testing.T) { bothWays(t, testKilledBeforeTheFirstFlush) }
+
+func testKilledBeforeTheFirstFlush(t *testing.T, options func(*testing.T) Options) {
+	o := options(t)
 	var want []string
 	for round := range 6 {
 		o = killed(t, o, func(db *DB) {
 			if round%2 == 0 {
-				put(t, db, fmt.Sprint("key-", round), "x")
+				put(t, db, fmt.Sprint("key-", round), strings.Repeat("x", 2000))
 			}
 			want = openContent(t, db)
 		})
@@ -190,7 +198,11 @@ func TestKilledBeforeTheFirstFlush(t *testing.T) {
 // TestHalfFilledBadgerLogsCountForNothing: what Badger has in its own logs is neither whole nor
 // on the disk, and may say anything.
 func TestHalfFilledBadgerLogsCountForNothing(t *testing.T) {
-	whole, want := withJournal(t)
+	bothWays(t, testHalfFilledBadgerLogsCountForNothing)
+}
+
+func testHalfFilledBadgerLogsCountForNothing(t *testing.T, options func(*testing.T) Options) {
+	whole, want := withJournal(t, options)
 	for name, change := range map[string]func([]byte) []byte{
 		"zeros":    func(b []byte) []byte { clear(b); return b },
 		"cut":      func(b []byte) []byte { return b[:3] },
@@ -219,9 +231,11 @@ func TestHalfFilledBadgerLogsCountForNothing(t *testing.T) {
 // TestGapInTheJournalIsRefused takes away one file of the journal between others. What only that
 // had is missed, by Open and by OpenImage. The first one may be missing: all of it is in tables,
 // then.
-func TestGapInTheJournalIsRefused(t *testing.T) {
+func TestGapInTheJournalIsRefused(t *testing.T) { bothWays(t, testGapInTheJournalIsRefused) }
+
+func testGapInTheJournalIsRefused(t *testing.T, options func(*testing.T) Options) {
 	// Transactions 2 to 18, in several files.
-	whole, want := withJournal(t)
+	whole, want := withJournal(t, options)
 	logs := glob(t, whole, "*"+journalExt)
 	if len(logs) < 4 {
 		t.Fatalf("%q, want more files", logs)

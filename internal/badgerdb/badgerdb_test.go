@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,14 @@ func testOptions(t *testing.T) Options {
 }
 
 func fullScale() bool { return os.Getenv("RAFTYARD_TEST_SCALE") == "full" }
+
+// bothWays runs a test with the options of a database that has its values in tables, and with
+// those of one that leaves them in the journal.
+func bothWays(t *testing.T, test func(t *testing.T, options func(*testing.T) Options)) {
+	t.Helper()
+	t.Run("values in tables", func(t *testing.T) { test(t, testOptions) })
+	t.Run("values in the journal", func(t *testing.T) { test(t, valueOptions) })
+}
 
 func mustOpen(t testing.TB, o Options) *DB {
 	t.Helper()
@@ -70,23 +79,32 @@ func (s *Snapshot) read(key []byte) (value []byte, err error) {
 func TestCommitIsThereAfterReopen(t *testing.T) {
 	for _, profile := range []Profile{Log, State} {
 		t.Run(profile.String(), func(t *testing.T) {
-			o := testOptions(t)
-			o.Profile = profile
-			for round := range 3 {
-				start := time.Now()
-				db := mustOpen(t, o)
-				t.Logf("opened in %v, timestamp %d", time.Since(start), db.NextTs())
-				if round > 0 {
-					if got, want := get(t, db, "k"), fmt.Sprint(round-1); got != want {
-						t.Errorf("after reopening k = %s, want %s", got, want)
-					}
-				}
-				put(t, db, "k", fmt.Sprint(round))
-				if err := db.Close(); err != nil {
-					t.Fatal(err)
-				}
-			}
+			bothWays(t, func(t *testing.T, options func(*testing.T) Options) {
+				o := options(t)
+				o.Profile = profile
+				testCommitIsThereAfterReopen(t, o)
+			})
 		})
+	}
+}
+
+func testCommitIsThereAfterReopen(t *testing.T, o Options) {
+	long := func(round int) string { return strings.Repeat(fmt.Sprint(round), 5000) }
+	for round := range 3 {
+		start := time.Now()
+		db := mustOpen(t, o)
+		t.Logf("opened in %v, timestamp %d", time.Since(start), db.NextTs())
+		if round > 0 {
+			if got, want := get(t, db, "k"), fmt.Sprint(round-1); got != want {
+				t.Errorf("after reopening k = %s, want %s", got, want)
+			}
+			if got, want := get(t, db, "long"), long(round-1); got != want {
+				t.Errorf("after reopening long = %.20q (%d), want %.20q", got, len(got), want)
+			}
+		}
+		put(t, db, "k", fmt.Sprint(round))
+		put(t, db, "long", long(round))
+		mustClose(t, db)
 	}
 }
 

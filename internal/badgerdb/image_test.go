@@ -96,9 +96,13 @@ func churn(t *testing.T, db *DB, dice *rand.Rand, commits int) {
 }
 
 func TestImageShowsWhatTheDatabaseShows(t *testing.T) {
+	bothWays(t, testImageShowsWhatTheDatabaseShows)
+}
+
+func testImageShowsWhatTheDatabaseShows(t *testing.T, options func(*testing.T) Options) {
 	for _, profile := range []Profile{Log, State} {
 		t.Run(profile.String(), func(t *testing.T) {
-			o := testOptions(t)
+			o := options(t)
 			o.Profile = profile
 			dice := rand.New(rand.NewPCG(1, uint64(profile)))
 			for round := range 2 {
