@@ -112,8 +112,12 @@ func (m *valueModel) step(t *testing.T) {
 	m.kept = max(m.kept, len(m.db.values.ids()))
 }
 
-func (m *valueModel) key() string {
-	n := m.dice.IntN(60)
+// modelKeys is how many keys the model knows.
+const modelKeys = 60
+
+func (m *valueModel) key() string { return modelKey(m.dice.IntN(modelKeys)) }
+
+func modelKey(n int) string {
 	if n < 5 {
 		return fmt.Sprintf("a key that is too long %02d", n)
 	}
@@ -172,11 +176,14 @@ func (m *valueModel) check(t *testing.T, key string) {
 
 func (m *valueModel) checkSnapshot(t *testing.T, then shownThen) {
 	t.Helper()
-	for key, want := range then.values {
+	for n := range modelKeys {
+		key := modelKey(n)
+		want, there := then.values[key]
 		got, err := then.at.read([]byte(key))
-		if err != nil || string(got) != want {
-			t.Fatalf("a snapshot has %s = %.20q (%d), %v, want %.20q (%d)",
-				key, got, len(got), err, want, len(want))
+		if there != (err == nil) || !there && !errors.Is(err, badger.ErrKeyNotFound) ||
+			string(got) != want {
+			t.Fatalf("a snapshot has %s = %.20q (%d), %v, want %.20q (%d), there: %t",
+				key, got, len(got), err, want, len(want), there)
 		}
 	}
 }
@@ -557,4 +564,97 @@ func TestClosingIsInterrupted(t *testing.T) {
 		}
 		mustClose(t, db)
 	}
+}
+
+// TestKilledWhileFilesAreKept kills the process after it has given some of the files that are in
+// tables the names of such that are kept, and others not yet.
+func TestKilledWhileFilesAreKept(t *testing.T) {
+	var want []string
+	var done []fullJournal
+	whole := killed(t, valueOptions(t), func(db *DB) {
+		db.room.leave() // so that no file is let go of
+		fillJournal(t, db, 900, 12)
+		inTables := func() (files []fullJournal) {
+			db.journal.mu.Lock()
+			defer db.journal.mu.Unlock()
+			for _, f := range db.journal.full {
+				if !db.journal.inTables(f.log, db.journal.active) {
+					break
+				}
+				files = append(files, f)
+			}
+			return files
+		}
+		for d := newDeadline(t); len(done) < maxWaiting; done = inTables() {
+			d.wait("files to be in tables")
+		}
+		want = openContent(t, db)
+	})
+	for n := 1; n <= len(done); n++ {
+		o := copied(t, whole)
+		for _, f := range done[:n] {
+			from, to := filepath.Join(o.Dir, f.name), filepath.Join(o.Dir, valueName(uint32(f.id)))
+			if err := os.Rename(from, to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		checkContent(t, fmt.Sprintf("with %d files kept", n), o, want)
+		for range 2 { // the second time all is in tables
+			db := mustOpen(t, o)
+			if diff := cmp.Diff(want, openContent(t, db)); diff != "" {
+				t.Errorf("opened with %d files kept (-want +got):\n%s", n, diff)
+			}
+			mustClose(t, db)
+		}
+	}
+}
+
+// TestFilesOfValuesAreClosed: of files that are used again or removed no descriptor stays, and
+// none of any when the database is closed.
+func TestFilesOfValuesAreClosed(t *testing.T) {
+	o := valueOptions(t)
+	db := mustOpen(t, o)
+	fillJournal(t, db, 50, 30)
+	settle(t, db)
+	func() {
+		db.values.mu.Lock() // so that none is let go of meanwhile
+		defer db.values.mu.Unlock()
+		open := openFiles(t, o.Dir, journalExt, spareExt, valueExt)
+		if known := len(db.values.files); len(open) != known+1 { // and the one that is written
+			t.Errorf("%d files are open, of %d that are known: %q", len(open), known, open)
+		}
+	}()
+	mustClose(t, db)
+	if open := openFiles(t, o.Dir, ""); len(open) > 0 {
+		t.Errorf("closed it has %q open", open)
+	}
+}
+
+// openFiles returns the files in a directory that this process has open, with one of some
+// extensions.
+func openFiles(t *testing.T, dir string, exts ...string) (paths []string) {
+	t.Helper()
+	const own = "/proc/self/fd"
+	fds, err := os.ReadDir(own)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("the system does not tell which files are open")
+	}
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		path, err := os.Readlink(filepath.Join(own, fd.Name()))
+		if err != nil || filepath.Dir(path) != dir {
+			continue // it is closed by now, or another one
+		}
+		path = strings.TrimSuffix(path, " (deleted)")
+		has := func(ext string) bool { return strings.HasSuffix(path, ext) }
+		if slices.ContainsFunc(exts, has) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
