@@ -174,6 +174,10 @@ type Node struct {
 type Database struct {
 	Name       string `json:"name"` // log or state
 	TableBytes int64  `json:"table_bytes"`
+	// ValueBytes are the files that are kept for large records of the log, and LiveValueBytes
+	// what counts in them.
+	ValueBytes     int64 `json:"value_bytes,omitempty"`
+	LiveValueBytes int64 `json:"live_value_bytes,omitempty"`
 	// Reclaims is how often disk space was returned, ReclaimsFailed how often that failed, and
 	// ReclaimedBytes how much it was; Reclaimed is when it was last done.
 	Reclaims       uint64    `json:"reclaims"`

@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,6 +92,11 @@ type DatabaseStatus struct {
 	Name       string `json:"name"` // log or state
 	TableBytes int64  `json:"table_bytes"`
 
+	// ValueBytes are the files that are kept for large records of the log, and LiveValueBytes
+	// what counts in them.
+	ValueBytes     int64 `json:"value_bytes,omitempty"`
+	LiveValueBytes int64 `json:"live_value_bytes,omitempty"`
+
 	// Reclaims is how often disk space was returned, ReclaimsFailed how often that failed, and
 	// ReclaimedBytes how much it was. Reclaimed is when it was last done.
 	Reclaims       uint64    `json:"reclaims"`
@@ -119,6 +125,7 @@ func (n *Node) databases() (all []DatabaseStatus) {
 		name := [...]string{"log", "state"}[i]
 		st := DatabaseStatus{
 			Name: name, TableBytes: u.TableBytes,
+			ValueBytes: u.ValueBytes, LiveValueBytes: u.LiveValueBytes,
 			Reclaims: u.Reclaims, ReclaimsFailed: u.ReclaimsFailed,
 			ReclaimedBytes: u.ReclaimedBytes, Reclaimed: u.Reclaimed.UTC(),
 			Scrubs: u.Scrubs, Scrubbed: u.Scrubbed.UTC(),
@@ -150,13 +157,24 @@ func (rep *nodeReport) damageProblem() string {
 		}
 		way := "restart the node: it takes the states from the other members, if no " +
 			"state.damaged of an earlier time is there, which is to be deleted first"
-		if db.Name == "log" {
+		switch {
+		case db.Name == "log" && !slices.ContainsFunc(db.Damaged, isOfTable):
+			way = "replicas that have lost something of their log are replaced; nothing else is " +
+				"lost"
+		case db.Name == "log":
 			way = "the node goes on, and would not start again: while the other members are " +
 				"well, stop it, empty its data directory and start it"
 		}
 		said = append(said, fmt.Sprintf("%s; %s", strings.Join(db.Damaged, ", "), way))
 	}
 	return strings.Join(said, "; ")
+}
+
+// isOfTable reports whether what is said about a file is about a table: without one the database
+// does not open.
+func isOfTable(damaged string) bool {
+	file, _, _ := strings.Cut(damaged, " ")
+	return strings.HasSuffix(file, ".sst")
 }
 
 // problem says what is wrong with a node, by its own report, beside what is known already.

@@ -28,6 +28,8 @@ type collector struct {
 	log     *slog.Logger
 	quiet   atomic.Bool // nobody writes
 
+	rewritten atomic.Uint64 // bytes
+
 	wake   chan struct{}   // of one
 	ctx    context.Context //nolint:containedctx // it is the life of the goroutine
 	cancel context.CancelFunc
@@ -206,6 +208,7 @@ func (c *collector) move(id uint32, content []byte, from int) (at int, err error
 			if err := to.Set(p.key, p.value); err != nil {
 				return err
 			}
+			c.rewritten.Add(uint64(p.at.size))
 		}
 		return nil
 	})

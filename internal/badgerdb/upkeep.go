@@ -11,6 +11,12 @@ type Upkeep struct {
 	TableBytes int64 // of all tables, now
 	OpenSpace  int64 // see [DB.OpenSpace]
 
+	// ValueBytes are the files that are kept for large values of the [Log] profile, now, and
+	// LiveValueBytes what counts in them. RewrittenBytes are values that were written anew so
+	// that their file could go.
+	ValueBytes, LiveValueBytes int64
+	RewrittenBytes             uint64
+
 	// Reclaims is how often all tables were merged to return disk space, ReclaimsEnded how
 	// often that was given up because there were commits, and ReclaimsFailed how often it
 	// could not be done. ReclaimedBytes is what tables have become smaller by. Reclaimed is
@@ -30,7 +36,8 @@ type Upkeep struct {
 	// Memory is what the database has in memory now.
 	Memory Memory
 
-	// Damaged are the tables in use of which that has found that they are damaged.
+	// Damaged are the tables and files of values in use of which that has found that they are
+	// damaged.
 	Damaged []Finding
 }
 
@@ -38,6 +45,8 @@ type Upkeep struct {
 func (db *DB) Upkeep() Upkeep {
 	tables := db.tableBytes()
 	u := Upkeep{TableBytes: tables, OpenSpace: db.openSpace(tables), Memory: db.Memory()}
+	u.ValueBytes, u.LiveValueBytes = db.values.bytes()
+	u.RewrittenBytes = db.collector.rewritten.Load()
 	db.reclaimer.told.tell(&u)
 	db.scrubber.tell(&u)
 	return u

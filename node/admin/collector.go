@@ -255,6 +255,15 @@ func (n *nodeCollector) storeFigures() {
 // upkeepFigures are what is done about the files of both databases.
 func (n *nodeCollector) upkeepFigures() {
 	counter, gauge := prometheus.CounterValue, prometheus.GaugeValue
+	n.ofDatabases(gauge, "value_bytes",
+		"Files that are kept for large records of the log, on disk.",
+		func(u *storage.Upkeep) float64 { return float64(u.ValueBytes) })
+	n.ofDatabases(gauge, "live_value_bytes", "What counts in them.",
+		func(u *storage.Upkeep) float64 { return float64(u.LiveValueBytes) })
+	n.ofDatabases(counter, "rewritten_value_bytes_total",
+		"Large records that were written anew so that a file could go in which little else "+
+			"counted.",
+		func(u *storage.Upkeep) float64 { return float64(u.RewrittenBytes) })
 	n.ofDatabases(counter, "reclaims_total", "Merges of all tables that have returned disk space.",
 		func(u *storage.Upkeep) float64 { return float64(u.Reclaims) })
 	n.ofDatabases(counter, "reclaims_ended_total",
@@ -280,7 +289,8 @@ func (n *nodeCollector) upkeepFigures() {
 	n.ofDatabases(gauge, "scrubbed_timestamp_seconds",
 		"When that was last done to the end, as a Unix time; 0: never.",
 		func(u *storage.Upkeep) float64 { return unix(u.Scrubbed) })
-	n.ofDatabases(gauge, "damaged_tables", "Tables in use that are damaged.",
+	n.ofDatabases(gauge, "damaged_tables",
+		"Tables and files of large records in use that are damaged.",
 		func(u *storage.Upkeep) float64 { return float64(len(u.Damaged)) })
 }
 

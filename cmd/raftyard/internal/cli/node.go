@@ -113,6 +113,10 @@ func nodeDetails(n *client.Node) view {
 // upkeep says what a node has done about the files of a database.
 func upkeep(db *client.Database) string {
 	text := fmt.Sprintf("%s: %s in tables", db.Name, size(db.TableBytes))
+	if db.ValueBytes > 0 {
+		text += fmt.Sprintf(", %s in files of values, of which %s count",
+			size(db.ValueBytes), size(db.LiveValueBytes))
+	}
 	if db.Reclaims > 0 {
 		text += fmt.Sprintf("; %s given back, the last time at %s",
 			size(int64(db.ReclaimedBytes)), moment(db.Reclaimed))

@@ -68,12 +68,13 @@ func TestNodeDetails(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	v := nodeDetails(&client.Node{ID: 3, Databases: []client.Database{
 		{
-			Name: "log", TableBytes: 3 << 20, Reclaims: 2, ReclaimedBytes: 5 << 20, Reclaimed: at,
+			Name: "log", TableBytes: 3 << 20, ValueBytes: 40 << 20, LiveValueBytes: 7 << 20,
+			Reclaims: 2, ReclaimedBytes: 5 << 20, Reclaimed: at,
 			Scrubs: 1, Scrubbed: at.Add(time.Hour), Damaged: []string{"log/000003.sst is missing"},
 		},
 		{Name: "state", TableBytes: 100, ReclaimsFailed: 4},
 	}})
-	want := "\nlog: 3.0 MiB in tables; " +
+	want := "\nlog: 3.0 MiB in tables, 40.0 MiB in files of values, of which 7.0 MiB count; " +
 		"5.0 MiB given back, the last time at 2026-01-02 03:04:05 UTC; " +
 		"all read and compared at 2026-01-02 04:04:05 UTC; damaged: log/000003.sst is missing\n" +
 		"state: 100 B in tables; giving back has failed 4 times\n"
