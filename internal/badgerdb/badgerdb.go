@@ -309,6 +309,7 @@ type DB struct {
 
 	commitMu sync.Mutex // held for the whole of a commit
 	failed   error      // first error of a write or sync, under commitMu
+	doubtful *Txn       // whose sync has failed: the journal may not have it; under commitMu
 
 	parts
 	reads     *reads
@@ -481,6 +482,10 @@ func (db *DB) Close() error {
 	leave := !db.room.leave() || err != nil
 	if db.failed == nil || leave {
 		db.failed = errors.New("badgerdb: closed")
+	}
+	if !leave && db.doubtful != nil {
+		err = db.mover.whole(db.doubtful)
+		leave = err != nil
 	}
 	db.memtables.close()
 	err = errors.Join(err, db.journal.close())

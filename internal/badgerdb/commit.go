@@ -75,6 +75,7 @@ func (db *DB) write(t *Txn) error {
 		return err
 	}
 	if err := db.journal.durable(db.journal.file); err != nil {
+		db.doubtful = t
 		return err
 	}
 	db.durable.Store(version)

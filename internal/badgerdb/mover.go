@@ -273,6 +273,18 @@ func (m *mover) fill(key, value []byte) error {
 	return m.db.wal.afterCommit()
 }
 
+// whole gives Badger a transaction again, with all values in it, which take the place of what it
+// has of them: who closes the database makes a table of that, and there must be no pointer in it
+// to what the journal may not have. The mover has stopped.
+func (m *mover) whole(t *Txn) error {
+	t.whole = true
+	to := m.db.NewManagedWriteBatch()
+	if err := m.write(t, to); err != nil {
+		return err
+	}
+	return m.db.broken.do(to.Flush)
+}
+
 // write has Badger take the pairs, or where their values are.
 func (m *mover) write(t *Txn, b *badger.WriteBatch) error {
 	for _, p := range t.pairs {

@@ -23,6 +23,7 @@ type Txn struct {
 	pairs  []txnPair
 	bytes  int64 // as MaxTxnBytes counts them
 	memory int64 // what it takes in a memtable, or in the journal
+	whole  bool  // no value of it stays in the journal
 }
 
 // txnPair says where a key and its value are in the buffer.
@@ -119,7 +120,7 @@ func (t *Txn) pair(p txnPair) (key, value []byte) {
 
 // stays returns where the value of a pair stays in the journal, if it does, see [values].
 func (t *Txn) stays(p txnPair) (at place, ok bool) {
-	if p.size < t.db.minValue || p.deletes || p.value-8-p.key > maxValueKey {
+	if t.whole || p.size < t.db.minValue || p.deletes || p.value-8-p.key > maxValueKey {
 		return at, false
 	}
 	at = t.at
