@@ -53,6 +53,7 @@ func withJournal(t *testing.T, options func(*testing.T) Options) (o Options, wan
 	value := strings.Repeat("v", 50_000)
 	o = killed(t, options(t), func(db *DB) {
 		db.journal.limit /= 8
+		db.room.leave() // or files that wait could be let go of
 		for i := range 15 {
 			put(t, db, fmt.Sprint("key-", i), fmt.Sprint(i, value))
 		}

@@ -67,6 +67,7 @@ type journal struct {
 type fullJournal struct {
 	name string
 	id   uint64
+	end  int64
 	last uint64 // its newest transaction
 	log  uint64 // Badger's log that got it, or a later one; zero: it is not known yet
 }
@@ -128,7 +129,9 @@ func (j *journal) begin(first, newest uint64) error {
 	if j.file != nil {
 		err = j.file.Close()
 		j.mu.Lock()
-		j.full = append(j.full, fullJournal{name: j.name, id: j.id, last: newest})
+		j.full = append(j.full, fullJournal{
+			name: j.name, id: j.id, end: j.end, last: newest,
+		})
 		j.mu.Unlock()
 	}
 	j.file, j.name, j.page, j.mark = f, next, page, mark
@@ -316,7 +319,7 @@ func (j *journal) letGo(full []fullJournal) (n int, err error) {
 		return 0, err
 	}
 	for _, f := range full {
-		kept, err := j.kept.keep(f.id)
+		kept, err := j.kept.keep(f.id, f.end)
 		if err == nil && kept {
 			err = (vfs.OS{}).SyncDir(j.dir)
 		} else if err == nil {
@@ -341,14 +344,17 @@ func (j *journal) sweep() {
 	}
 }
 
-// reuse makes a file a spare one, or removes it.
+// reuse makes a file a spare one, or removes it: when there are enough, or it has not all blocks.
 func (j *journal) reuse(name string) error {
 	path := filepath.Join(j.dir, name)
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
 	spare := strings.TrimSuffix(name, filepath.Ext(name)) + spareExt
 	j.mu.Lock()
-	enough := len(j.spare) >= maxSpares
+	enough := len(j.spare) >= maxSpares || info.Size() < j.size
 	j.mu.Unlock()
-	var err error
 	if enough {
 		err = os.Remove(path)
 	} else {
@@ -396,9 +402,12 @@ func (j *journal) remove() error {
 		}
 		j.removed()
 	}
-	for _, f := range append(j.full, fullJournal{name: j.name, id: j.id}) {
-		kept, err := j.kept.keep(f.id)
-		if err == nil && !kept {
+	for _, f := range append(j.full, fullJournal{name: j.name, id: j.id, end: j.end}) {
+		kept, err := j.kept.keep(f.id, f.end)
+		switch {
+		case err == nil && kept: // what is behind its end would be in the way for long
+			err = os.Truncate(filepath.Join(j.dir, valueName(uint32(f.id))), f.end)
+		case err == nil:
 			err = j.removeFile(f.name)
 		}
 		if err == nil {

@@ -42,7 +42,7 @@ type values struct {
 type valueFile struct {
 	name  string
 	file  *os.File // to be read
-	size  int64    // bytes that it takes on the disk
+	size  int64    // bytes that were written to it
 	live  int64    // bytes of the values in it that count
 	count int      // of them
 	dead  uint64   // the newest transaction that has replaced one of them
@@ -202,8 +202,8 @@ func (v *values) whole(id uint32) (io.ReaderAt, int64) {
 }
 
 // keep gives a file of which all has come to tables the name of one that is kept, unless
-// nothing of it can be needed any more. It reports whether it is kept.
-func (v *values) keep(id uint64) (kept bool, err error) {
+// nothing of it can be needed any more. It has something up to end. It reports whether it is kept.
+func (v *values) keep(id uint64, end int64) (kept bool, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	f := v.files[uint32(id)]
@@ -215,7 +215,7 @@ func (v *values) keep(id uint64) (kept bool, err error) {
 	if err = os.Rename(filepath.Join(v.dir, f.name), filepath.Join(v.dir, name)); err != nil {
 		return false, err
 	}
-	f.name, f.kept = name, true
+	f.name, f.kept, f.size = name, true, end
 	return true, nil
 }
 
