@@ -3,13 +3,12 @@ package badgerdb
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/raftyard/raftyard/internal/vfs"
 )
@@ -62,18 +61,25 @@ func isJournal(path string) (is bool, err error) {
 	return err == nil && first != 0, err
 }
 
-// pickLogs leaves those logs that count: beside a journal what Badger has as its own does not.
+// pickLogs leaves those logs that count: beside a journal what Badger has as its own does not, and
+// beside a file of the journal not what has its number: it was about to take the file's place.
 //
 // There is a journal as long as there is a file with a name of its own. Without one all logs
 // count: either they are of a database that has none yet, of which some may have been adopted
 // before a kill; or the journal was adopted, and what Badger has begun since is empty.
 func (f *files) pickLogs() error {
-	if !slices.ContainsFunc(f.wals, func(w walFile) bool { return w.journal }) {
+	own := make(map[uint64]bool)
+	for _, w := range f.wals {
+		if w.journal {
+			own[w.id] = true
+		}
+	}
+	if len(own) == 0 {
 		return nil
 	}
 	var logs []walFile
 	for _, w := range f.wals {
-		if !w.journal {
+		if !w.journal && !own[w.id] {
 			var err error
 			if w.journal, err = isJournal(filepath.Join(f.dir, w.name)); err != nil {
 				return err
@@ -93,9 +99,17 @@ func (f *files) pickLogs() error {
 // what is whole, or the logs of a database that has none yet. Both say from then on that they
 // count, until Badger deletes them, because all is in tables. It may be interrupted at any
 // time, and begun again.
-func adoptLogs(f files, w walSummary, log *slog.Logger) error {
-	for _, step := range adoptSteps(f, w, log) {
-		if err := step(); err != nil {
+//
+// A file with values that stay in it becomes one that is kept, and a log with pointers is written
+// in its place. Tables may have the same pairs already, and Badger does not keep to an order of
+// the tables of level 0: so what is of the same version must be the same.
+func adoptLogs(f files, w walSummary, minValue int, log *slog.Logger) error {
+	steps, err := adoptSteps(f, w, minValue, log)
+	if err != nil {
+		return err
+	}
+	for _, step := range steps {
+		if err = step(); err != nil {
 			return err
 		}
 	}
@@ -103,22 +117,18 @@ func adoptLogs(f files, w walSummary, log *slog.Logger) error {
 }
 
 // adoptSteps returns what adoptLogs does. After each step the database is as good as before.
-func adoptSteps(f files, w walSummary, log *slog.Logger) (steps []func() error) {
-	next := func(step func() error) { steps = append(steps, step) }
+func adoptSteps(
+	f files, w walSummary, minValue int, log *slog.Logger,
+) (steps []func() error, err error) {
+	next := func(more ...func() error) { steps = append(steps, more...) }
+	var moves []func() error
 	for i, l := range f.wals {
-		path, c := filepath.Join(f.dir, l.name), w.logs[i]
-		if c.last == 0 {
-			continue // nothing of it counts
+		a := &adoption{dir: f.dir, file: l, content: w.logs[i], minValue: minValue}
+		if err = a.look(); err != nil {
+			return nil, err
 		}
-		next(func() error { return os.Truncate(path, c.end) })
-		// Without what is behind its end, for good, before the mark is gone that tells its own
-		// transactions from what looks like them.
-		next(func() error { return syncFile(path) })
-		if c.journal && c.mark == 0 {
-			continue
-		}
-		next(func() error { return adoptLog(path, c.first) })
-		next(func() error { return syncFile(path) })
+		next(a.prepare()...)
+		moves = append(moves, a.move()...)
 	}
 	for _, name := range f.stale {
 		next(func() error {
@@ -132,23 +142,123 @@ func adoptSteps(f files, w walSummary, log *slog.Logger) (steps []func() error) 
 		// They would count again without a file of the journal's own name.
 		next(syncDir)
 	}
-	moved := false
-	for i, l := range f.wals {
-		if !strings.HasSuffix(l.name, journalExt) {
-			continue
-		}
-		moved = true
-		from := filepath.Join(f.dir, l.name)
-		if w.logs[i].last == 0 {
-			next(func() error { return os.Remove(from) })
-		} else {
-			next(func() error { return os.Rename(from, filepath.Join(f.dir, walName(l.id))) })
-		}
-	}
-	if moved {
+	if next(moves...); len(moves) > 0 {
 		next(syncDir)
 	}
+	return steps, nil
+}
+
+// An adoption is that of one log.
+type adoption struct {
+	dir      string
+	file     walFile
+	content  walContent
+	minValue int
+	stays    bool // there are values in it that stay
+}
+
+func (a *adoption) path() string { return filepath.Join(a.dir, a.file.name) }
+
+// pointers is the path of the log with pointers, before it takes the place of one of Badger's.
+func (a *adoption) pointers() string {
+	return filepath.Join(a.dir, fmt.Sprintf("%05d-log%s", a.file.id, spareExt))
+}
+
+// look finds out whether values stay in a file of the journal.
+func (a *adoption) look() error {
+	if !isOwnName(a.file.name) || a.content.last == 0 {
+		return nil
+	}
+	return a.each(func(e walEntry, _ int) { a.stays = a.stays || e.stays(a.minValue) })
+}
+
+// each calls fn with all entries of whole transactions and where they are.
+func (a *adoption) each(fn func(e walEntry, at int)) error {
+	b, err := os.ReadFile(a.path())
+	if err != nil {
+		return err
+	}
+	b = b[:min(int64(len(b)), a.content.end)]
+	for at := walHeaderSize; at < len(b); {
+		e, ok := parseEntry(b[at:])
+		if !ok {
+			return damaged(a.file.name, fmt.Errorf("has no entry at %d any more", at))
+		}
+		fn(e, at)
+		at += e.size
+	}
+	return nil
+}
+
+// stays reports whether the value of an entry stays in the journal.
+func (e walEntry) stays(minValue int) bool {
+	return !e.end && e.meta&bitDelete == 0 && staysInJournal(len(e.key)-8, len(e.value), minValue)
+}
+
+// prepare makes a log such that it counts, and ends where its whole transactions do.
+func (a *adoption) prepare() (steps []func() error) {
+	path, c := a.path(), a.content
+	if c.last == 0 {
+		return nil // nothing of it counts
+	}
+	steps = append(steps,
+		func() error { return os.Truncate(path, c.end) },
+		// Without what is behind its end, for good, before the mark is gone that tells its own
+		// transactions from what looks like them.
+		func() error { return syncFile(path) })
+	switch {
+	case a.stays:
+		steps = append(steps, a.writePointers)
+	case !c.journal || c.mark != 0:
+		steps = append(steps,
+			func() error { return adoptLog(path, c.first) },
+			func() error { return syncFile(path) })
+	}
 	return steps
+}
+
+// move gives a file of the journal the name of one of Badger's logs. If values stay in it, the log
+// with pointers gets that name first, and counts as soon as the file has another one.
+func (a *adoption) move() (steps []func() error) {
+	if !isOwnName(a.file.name) {
+		return nil
+	}
+	from, to := a.path(), filepath.Join(a.dir, walName(a.file.id))
+	switch {
+	case a.content.last == 0:
+		return append(steps, func() error { return os.Remove(from) })
+	case a.stays:
+		return append(steps,
+			func() error { return os.Rename(a.pointers(), to) },
+			func() error { return (vfs.OS{}).SyncDir(a.dir) },
+			func() error {
+				return os.Rename(from, filepath.Join(a.dir, valueName(uint32(a.file.id))))
+			},
+			// Before the next one: those that are left must be the newest.
+			func() error { return (vfs.OS{}).SyncDir(a.dir) })
+	default:
+		return append(steps, func() error { return os.Rename(from, to) })
+	}
+}
+
+// writePointers writes the log with pointers, and syncs it.
+func (a *adoption) writePointers() error {
+	b := appendJournalHeader(nil, 0, a.content.first)
+	err := a.each(func(e walEntry, at int) {
+		key, value := e.key[:len(e.key)-8], e.value
+		if e.stays(a.minValue) {
+			where := place{file: uint32(a.file.id), offset: uint32(at), size: uint32(e.size)}
+			e.user, value = metaPointer, where.append(nil)
+		}
+		b = appendEntry(b, entryMeta{e.meta, e.user}, e.version, key, value)
+	})
+	if err != nil {
+		return err
+	}
+	if err = os.WriteFile(a.pointers(), b, 0o600); err != nil {
+		return err
+	}
+	return syncFile(a.pointers())
 }
 
 // adoptLog says in the header of a log that it counts, without a mark: there Badger has the number

@@ -52,7 +52,7 @@ func withJournal(t *testing.T, options func(*testing.T) Options) (o Options, wan
 	t.Helper()
 	value := strings.Repeat("v", 50_000)
 	o = killed(t, options(t), func(db *DB) {
-		db.journal.limit /= 8
+		db.journal.limit /= 6
 		db.room.leave() // or files that wait could be let go of
 		for i := range 15 {
 			put(t, db, fmt.Sprint("key-", i), fmt.Sprint(i, value))
@@ -95,7 +95,7 @@ func testAdoptingIsInterrupted(t *testing.T, options func(*testing.T) Options) {
 				o := copied(t, whole)
 				adoptSome(t, o, n)
 				checkContent(t, fmt.Sprintf("after %d steps", n), o, want)
-				for again := n % 5; again < len(stepsOf(t, o)); again += 5 {
+				for again := n % 11; again < len(stepsOf(t, o)); again += 11 {
 					twice := copied(t, o)
 					adoptSome(t, twice, again)
 					checkContent(t, fmt.Sprintf("after %d and %d steps", n, again), twice, want)
@@ -107,7 +107,8 @@ func testAdoptingIsInterrupted(t *testing.T, options func(*testing.T) Options) {
 
 func stepsOf(t *testing.T, o Options) []func() error {
 	t.Helper()
-	log := o.withDefaults().Logger
+	o = o.withDefaults()
+	log := o.Logger
 	f, err := listFiles(o.Dir, log)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +117,11 @@ func stepsOf(t *testing.T, o Options) []func() error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return adoptSteps(f, w, log)
+	steps, err := adoptSteps(f, w, o.minValue, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return steps
 }
 
 // adoptSome does the first n steps.

@@ -240,26 +240,30 @@ func prepare(o Options, bopts badger.Options) (is prepared, err error) {
 	if err != nil {
 		return is, err
 	}
-	if err := settleManifest(f, &m, wals, o.Logger); err != nil {
+	if err = settleManifest(f, &m, wals, o.Logger); err != nil {
 		return is, err
 	}
-	if err := checkTables(f, m, wals, bopts); err != nil {
+	if err = checkTables(f, m, wals, bopts); err != nil {
 		return is, err
 	}
-	if err := checkSpace(f, o.MemTableSize, bopts); err != nil {
+	if err = checkSpace(f, o.MemTableSize, bopts); err != nil {
 		return is, err
 	}
-	if err := adoptLogs(f, wals, o.Logger); err != nil {
+	if err = adoptLogs(f, wals, o.minValue, o.Logger); err != nil {
+		return is, err
+	}
+	now, _, err := scanAll(o.Dir)
+	if err != nil {
 		return is, err
 	}
 	for _, t := range m.Tables {
 		is.based = is.based || t.Level > 0
 	}
-	is.memory, is.newest, is.values = wals.memory, wals.newest, f.values
+	is.memory, is.newest, is.values = wals.memory, wals.newest, now.values
 	for _, w := range f.wals {
 		is.log = max(is.log, w.id)
 	}
-	return is, checkDescriptors(len(f.tables)+len(f.values), o.Logger)
+	return is, checkDescriptors(len(f.tables)+len(now.values), o.Logger)
 }
 
 // readManifest reads the MANIFEST before Badger does. Without one Badger opens an

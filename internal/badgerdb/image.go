@@ -218,8 +218,10 @@ func (m *Image) addWAL(b []byte) {
 		b = b[e.size:]
 		if !e.end {
 			m.wal = append(m.wal, pair{
-				key:   e.key,
-				value: y.ValueStruct{Meta: e.meta, Value: e.value, Version: e.version},
+				key: e.key,
+				value: y.ValueStruct{
+					Meta: e.meta, UserMeta: e.user, Value: e.value, Version: e.version,
+				},
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package badgerdb
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -337,7 +338,14 @@ func (j *journal) letGo(full []fullJournal) (n int, err error) {
 // not replayed.
 func (j *journal) sweep() {
 	for _, name := range j.kept.sweep() {
-		if err := j.reuse(name); err != nil {
+		err := j.reuse(name)
+		switch {
+		case err == nil:
+		case !errors.Is(err, fs.ErrNotExist): // whether names are durable is not known any more
+			j.mu.Lock()
+			j.failed = cmp.Or(j.failed, err)
+			j.mu.Unlock()
+		default:
 			j.log.Warn("a file of values that nobody needs was not removed",
 				slog.String("dir", j.dir), slog.Any("error", err))
 		}

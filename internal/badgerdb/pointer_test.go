@@ -45,9 +45,9 @@ func TestPointerFormat(t *testing.T) {
 func TestPointerIsBelievedWithItsEntryOnly(t *testing.T) {
 	const offset = 100
 	value := strings.Repeat("v", 2000)
-	entry := appendEntry(nil, bitTxn, 5, []byte("key"), []byte(value))
+	entry := appendEntry(nil, entryMeta{meta: bitTxn}, 5, []byte("key"), []byte(value))
 	content := append(make([]byte, offset), entry...)
-	content = appendEntry(content, bitTxn, 5, []byte("next"), []byte(value))
+	content = appendEntry(content, entryMeta{meta: bitTxn}, 5, []byte("next"), []byte(value))
 	right := place{file: 7, offset: offset, size: uint32(len(entry))}
 	flipped := func(at int) []byte {
 		b := bytes.Clone(content)

@@ -80,7 +80,7 @@ func (t *Txn) add(meta byte, key, value []byte) error {
 	t.bytes += size
 	t.memory += int64(len(key)+8+len(value)) + max(nodeSize, entryExtra)
 	from := len(t.buf)
-	t.buf = appendEntry(t.buf, meta, t.version, key, value)
+	t.buf = appendEntry(t.buf, entryMeta{meta: meta}, t.version, key, value)
 	end := len(t.buf) - crc32.Size - len(value)
 	t.pairs = append(t.pairs, txnPair{
 		entry: from, key: end - 8 - len(key), value: end, size: len(value),
@@ -95,7 +95,7 @@ func (t *Txn) finish() {
 	copy(key[:], finKey)
 	binary.BigEndian.PutUint64(key[len(finKey):], t.mark)
 	var b [20]byte
-	t.buf = appendEntry(t.buf, bitFinTxn, t.version, key[:],
+	t.buf = appendEntry(t.buf, entryMeta{meta: bitFinTxn}, t.version, key[:],
 		strconv.AppendUint(b[:0], t.version, 10))
 	t.memory += entryExtra + int64(len(key)+len(b))
 }
@@ -120,7 +120,7 @@ func (t *Txn) pair(p txnPair) (key, value []byte) {
 
 // stays returns where the value of a pair stays in the journal, if it does, see [values].
 func (t *Txn) stays(p txnPair) (at place, ok bool) {
-	if t.whole || p.size < t.db.minValue || p.deletes || p.value-8-p.key > maxValueKey {
+	if t.whole || p.deletes || !staysInJournal(p.value-8-p.key, p.size, t.db.minValue) {
 		return at, false
 	}
 	at = t.at
@@ -135,10 +135,13 @@ func (t *Txn) reset() {
 	t.bytes, t.memory = 0, 0
 }
 
+// entryMeta is what an entry is: its meta and its user meta.
+type entryMeta struct{ meta, user byte }
+
 // appendEntry appends an entry of a write-ahead log, see [walEntry].
-func appendEntry(b []byte, meta byte, version uint64, key, value []byte) []byte {
+func appendEntry(b []byte, m entryMeta, version uint64, key, value []byte) []byte {
 	from := len(b)
-	b = append(b, meta, 0)
+	b = append(b, m.meta, m.user)
 	b = binary.AppendUvarint(b, uint64(len(key)+8))
 	b = binary.AppendUvarint(b, uint64(len(value)))
 	b = append(b, 0) // never expires

@@ -89,6 +89,12 @@ func valueKeyOf(key []byte) (k valueKey, ok bool) {
 
 func (k valueKey) bytes() []byte { return k[1 : 1+k[0]] }
 
+// staysInJournal reports whether the value of a pair stays in the journal. What was decided once
+// holds for ever: after a kill the same pointers must come of the journal as are in tables.
+func staysInJournal(key, value, minValue int) bool {
+	return value >= minValue && key <= maxValueKey
+}
+
 // begin takes in a file that the journal begins.
 func (v *values) begin(id uint64, name string) error {
 	v.mu.Lock()

@@ -504,8 +504,8 @@ func TestCollectorTellsOfDamage(t *testing.T) {
 	}
 }
 
-// TestReplayedValuesHidePointers: after a kill whole values and pointers to them have the same
-// version. They must be one, also when they are merged.
+// TestReplayedValuesHidePointers: after a kill pairs are replayed that are in tables, too. They
+// must be one, also when they are merged.
 func TestReplayedValuesHidePointers(t *testing.T) {
 	var want []string
 	o := killed(t, valueOptions(t), func(db *DB) {

@@ -46,6 +46,7 @@ const (
 // walEntry is one entry. Key and value are parts of the log.
 type walEntry struct {
 	meta    byte
+	user    byte   // user meta, see metaPointer
 	key     []byte // with the version at its end
 	value   []byte
 	version uint64
@@ -89,7 +90,7 @@ func parseEntry(b []byte) (walEntry, bool) {
 	if sum != binary.BigEndian.Uint32(b[at:]) {
 		return e, false
 	}
-	e.meta, e.key, e.value = b[0], key, value
+	e.meta, e.user, e.key, e.value = b[0], b[1], key, value
 	e.size = at + crc32.Size
 	e.version = ^binary.BigEndian.Uint64(key[len(key)-8:])
 	e.end = b[0]&bitFinTxn != 0
