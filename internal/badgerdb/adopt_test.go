@@ -156,7 +156,7 @@ func testAdoptedIsThereWhenOpened(t *testing.T, options func(*testing.T) Options
 	}{{"without a journal", withoutJournal}, {"with a journal", withJournal}} {
 		t.Run(tt.name, func(t *testing.T) {
 			whole, want := tt.make(t, options)
-			for n := 0; n <= len(stepsOf(t, whole)); n += 2 {
+			for n := 0; n <= len(stepsOf(t, whole)); n += 5 {
 				o := copied(t, whole)
 				adoptSome(t, o, n)
 				for round := range 2 {

@@ -49,6 +49,7 @@ func TestCloseIsInterrupted(t *testing.T) {
 	}
 	db.reclaimer.stop()
 	db.scrubber.cancel()
+	db.collector.stop()
 	db.scrubber.stop()
 	db.mover.stop()
 	check("with all in memtables")

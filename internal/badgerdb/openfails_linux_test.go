@@ -43,7 +43,7 @@ func (h onText) Handle(_ context.Context, r slog.Record) error {
 // that it had.
 func TestOpenFailsHalfWay(t *testing.T) {
 	const badgerIsOpen, adopting = "Set nextTxnTs to", "of which the journal has everything"
-	whole, want := withJournal(t)
+	whole, want := withJournal(t, testOptions)
 	for _, tt := range []struct{ name, when, pattern string }{
 		{"Badger's log is none", badgerIsOpen, "9%04d.mem"},
 		{"no next file", badgerIsOpen, "%05d-new" + spareExt},
