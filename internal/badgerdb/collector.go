@@ -1,9 +1,9 @@
 package badgerdb
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -42,6 +42,9 @@ const (
 
 	// quietSlack is valueSlack when nobody writes.
 	quietSlack = 2
+
+	// readPiece is how much of a file cannot be read when one of its sectors cannot.
+	readPiece = 64 << 10
 
 	// rewriteBytes is how much is written anew in one transaction, about.
 	rewriteBytes = 256 << 10
@@ -133,7 +136,7 @@ func (c *collector) collect() error {
 
 // free writes anew what counts in a file.
 func (c *collector) free(id uint32) error {
-	content, err := c.load(id)
+	content, _, err := c.load(id)
 	if err != nil {
 		return err
 	}
@@ -145,37 +148,64 @@ func (c *collector) free(id uint32) error {
 		c.sleep(rewriteShare * time.Since(began))
 	}
 	if c.ctx.Err() == nil {
-		c.check(id, content)
+		return c.check(id, content)
 	}
 	return nil
 }
 
-// check tells of what could not be written anew, since it is not there.
-func (c *collector) check(id uint32, content []byte) {
+// check tells of what could not be written anew, since it is not there. It looks a second time:
+// what was wrong may have been the reading. If it was, the next one who frees the file has what
+// this one had not.
+func (c *collector) check(id uint32, content []byte) error {
+	if len(c.db.values.lostIn(id, content)) == 0 {
+		return nil
+	}
+	content, what, err := c.load(id)
+	if err != nil {
+		return err
+	}
 	lost := c.db.values.lostIn(id, content)
 	if len(lost) == 0 {
-		return
+		return nil
 	}
 	c.db.values.spoil(id)
-	c.db.scrubber.noteValues(id, lost,
-		fmt.Errorf("has something else in place of %d values", len(lost)))
+	c.db.scrubber.noteValues(id, lost, wrongWith(lost, what))
+	return nil
 }
 
-// load reads a whole file, or nothing if it was let go of.
-func (c *collector) load(id uint32) (content []byte, err error) {
+// load reads a whole file, or nothing if it was let go of. What is set if some of it cannot be
+// read, for which there are zeros then.
+func (c *collector) load(id uint32) (content []byte, what, err error) {
 	f, size := c.db.values.whole(id)
 	if f == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
+	switch content, what = readPieces(f, size); {
+	case errors.Is(what, os.ErrClosed): // just now
+		return nil, nil, nil
+	case saysNothing(what):
+		return nil, nil, what
+	default:
+		return content, what, nil
+	}
+}
+
+// readPieces reads a file of a length piece by piece. What is the first error: another one than
+// that the file is shorter leaves zeros in place of a piece.
+func readPieces(f io.ReaderAt, size int64) (content []byte, what error) {
 	content = make([]byte, size)
-	n, err := f.ReadAt(content, 0)
-	switch {
-	case errors.Is(err, os.ErrClosed): // just now
-		return nil, nil
-	case errors.Is(err, io.EOF): // it has become shorter
-		err = nil
+	for at := int64(0); at < size; at += readPiece {
+		piece := content[at:min(at+readPiece, size)]
+		n, err := f.ReadAt(piece, at)
+		if errors.Is(err, io.EOF) {
+			return content[:at+int64(n)], what
+		}
+		if err != nil {
+			clear(piece)
+			what = cmp.Or(what, unreadable(err))
+		}
 	}
-	return content[:n], err
+	return content, what
 }
 
 // move writes some of a file anew, from an offset on, and returns where to go on.
@@ -184,9 +214,9 @@ func (c *collector) move(id uint32, content []byte, from int) (at int, err error
 	size := 0
 	for at = from; at < len(content); {
 		e, ok := parseEntry(content[at:])
-		if !ok {
-			at = len(content) // the end, or something is damaged
-			break
+		if !ok { // the end, or something is damaged
+			at = c.db.values.nextIn(id, at, len(content))
+			continue
 		}
 		where := place{file: id, offset: uint32(at), size: uint32(e.size)}
 		if key := y.ParseKey(e.key); c.db.values.counts(key, where) {

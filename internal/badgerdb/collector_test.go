@@ -1,6 +1,14 @@
 package badgerdb
 
-import "testing"
+import (
+	"bytes"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
 
 // TestCollectorLeavesAloneWhatItCannotHelp: files of which nothing counts, but that an open
 // snapshot sees, and damaged ones do not go when others are written anew. Because of them what
@@ -30,6 +38,83 @@ func TestCollectorLeavesAloneWhatItCannotHelp(t *testing.T) {
 			}
 			if id, found := v.worst(-1 << 20); !found || id != 3 {
 				t.Errorf("file %d is to be freed, %t, want 3", id, found)
+			}
+		})
+	}
+}
+
+// TestCollectorGoesOnBehindDamage: something that does not count any more is damaged. What counts
+// behind it is written anew, so that the file can go, and nobody is told of anything.
+func TestCollectorGoesOnBehindDamage(t *testing.T) {
+	f := new(findings)
+	o := valueOptions(t)
+	o.Damaged = f.damaged
+	db := mustOpen(t, o)
+	put(t, db, "before", strings.Repeat("b", 5000))
+	put(t, db, "dead", strings.Repeat("v", 5000))
+	put(t, db, "behind", strings.Repeat("s", 5000))
+	put(t, db, "dead", "short")
+	mustClose(t, db)
+	path := valueFiles(t, o)[0]
+	if err := valueHarms["flipped"](path); err != nil {
+		t.Fatal(err)
+	}
+	db = mustOpen(t, o)
+	defer mustClose(t, db)
+	id, err := valueID(filepath.Base(path))
+	if err == nil {
+		err = db.collector.free(id)
+	}
+	if live := db.values.live(id); err != nil || live != 0 || len(f.list()) != 0 {
+		t.Errorf("%d bytes count in the file, found %v, %v", live, f.list(), err)
+	}
+	for key, c := range map[string]string{"before": "b", "behind": "s"} {
+		if got := get(t, db, key); got != strings.Repeat(c, 5000) {
+			t.Errorf("%s = %.20q (%d)", key, got, len(got))
+		}
+	}
+}
+
+// hurtDisk is a disk that does not give back one byte of what it has.
+type hurtDisk struct {
+	*bytes.Reader
+
+	at int64
+}
+
+func (d hurtDisk) ReadAt(b []byte, from int64) (int, error) {
+	if from <= d.at && d.at < from+int64(len(b)) {
+		return 0, syscall.EIO
+	}
+	return d.Reader.ReadAt(b, from)
+}
+
+// TestReadPieces: of a file that is not all there, or cannot all be read, the rest is read.
+func TestReadPieces(t *testing.T) {
+	const size = 3*readPiece + 5
+	content := bytes.Repeat([]byte("x"), size)
+	hole := bytes.Clone(content)
+	clear(hole[readPiece : 2*readPiece])
+	for _, tt := range []struct {
+		name string
+		file io.ReaderAt
+		want []byte
+		what error
+	}{
+		{"whole", bytes.NewReader(content), content, nil},
+		{"shorter", bytes.NewReader(content[:readPiece+7]), content[:readPiece+7], nil},
+		{"empty", bytes.NewReader(nil), nil, nil},
+		{"hurt", hurtDisk{bytes.NewReader(content), readPiece + 9}, hole, syscall.EIO},
+		{
+			"hurt and shorter",
+			hurtDisk{bytes.NewReader(content[:2*readPiece+1]), readPiece + 9},
+			hole[:2*readPiece+1], syscall.EIO,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, what := readPieces(tt.file, size)
+			if !bytes.Equal(got, tt.want) || !errors.Is(what, tt.what) {
+				t.Errorf("%d bytes, %v, want %d, %v", len(got), what, len(tt.want), tt.what)
 			}
 		})
 	}

@@ -158,8 +158,11 @@ func damaged(name string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrDamaged, name, err)
 }
 
-// errNoFile says that there is something else in the place of a file.
-var errNoFile = errors.New("is no file")
+// What is wrong with the place of a file: there is nothing, or something else.
+var (
+	errMissing = errors.New("is missing")
+	errNoFile  = errors.New("is no file")
+)
 
 // Further files that Badger makes: one with statistics, and one that tells which process
 // has the database open.

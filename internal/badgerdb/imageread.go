@@ -22,12 +22,17 @@ var errStop = errors.New("stop")
 // bitValuePointer: the value is elsewhere, in a file where raftyard puts none.
 const bitValuePointer = 1 << 1
 
-// Get returns the value of a key in memory of its own, or [badger.ErrKeyNotFound].
+// Get returns the value of a key in memory of its own, or [badger.ErrKeyNotFound]. An error that
+// wraps [ErrDamaged] says that it is not what was written.
 func (m *Image) Get(key []byte) (value []byte, err error) {
 	found := false
-	err = m.each(key, func(k, v []byte, _ uint64) error {
+	err = m.each(key, func(k []byte, v y.ValueStruct, version uint64) error {
 		if bytes.Equal(k, key) {
-			value, found = bytes.Clone(v), true
+			got, verr := m.value(v, k, version)
+			if verr != nil {
+				return verr
+			}
+			value, found = bytes.Clone(got), true
 		}
 		return errStop // the key itself is the first that begins with it
 	})
@@ -39,19 +44,25 @@ func (m *Image) Get(key []byte) (value []byte, err error) {
 
 // Scan calls fn with every pair whose key has a prefix, by key, until fn returns an error,
 // which it returns. Version is that of the transaction which wrote the pair. Key and value
-// may be used until fn returns. A value that is not what was written is given as nil. The keys
-// that are the database's own are left out.
+// may be used until fn returns. A value that is not what was written is given as nil, and
+// [Image.Get] says why. The keys that are the database's own are left out.
 func (m *Image) Scan(prefix []byte, fn func(key, value []byte, version uint64) error) error {
-	return m.each(prefix, func(key, value []byte, version uint64) error {
+	return m.each(prefix, func(key []byte, v y.ValueStruct, version uint64) error {
 		if Own(key) {
 			return nil
+		}
+		value, err := m.value(v, key, version)
+		if err != nil && !errors.Is(err, ErrDamaged) {
+			return err
 		}
 		return fn(key, value, version)
 	})
 }
 
 // each calls fn with the newest version of every key that has a prefix and is not deleted.
-func (m *Image) each(prefix []byte, fn func(key, value []byte, version uint64) error) (err error) {
+func (m *Image) each(
+	prefix []byte, fn func(key []byte, v y.ValueStruct, version uint64) error,
+) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: a table is unreadable: %v", ErrDamaged, p)
@@ -80,11 +91,7 @@ func (m *Image) each(prefix []byte, fn func(key, value []byte, version uint64) e
 		case v.Meta&bitValuePointer != 0:
 			return fmt.Errorf("%w: the value of key %x is in a value log", ErrDamaged, key)
 		}
-		version := y.ParseTs(it.Key())
-		value, err := m.value(v, last, version)
-		if err == nil {
-			err = fn(last, value, version)
-		}
+		err := fn(last, v, y.ParseTs(it.Key()))
 		if errors.Is(err, errStop) {
 			return nil
 		}
@@ -95,35 +102,32 @@ func (m *Image) each(prefix []byte, fn func(key, value []byte, version uint64) e
 	return nil
 }
 
-// value returns the value of a pair, or nil if it is elsewhere and not what was written.
+// value returns the value of a pair, wherever it is.
 func (m *Image) value(v y.ValueStruct, key []byte, version uint64) ([]byte, error) {
 	if v.UserMeta&metaPointer == 0 {
 		return v.Value, nil
 	}
-	value, err := m.elsewhere.read(v.Value, key, version)
-	if errors.Is(err, ErrDamaged) {
-		return nil, nil
-	}
-	return value, err
+	return m.elsewhere.read(v.Value, key, version)
 }
 
 // valuesOf returns a file that is kept for its values.
-func (m *Image) valuesOf(id uint32) (io.ReaderAt, error) {
+func (m *Image) valuesOf(id uint32, _ uint64) (io.ReaderAt, string, error) {
+	name := valueName(id)
 	if f, ok := m.values[id]; ok {
-		return f, nil
+		return f, name, nil
 	}
-	f, err := os.Open(filepath.Join(m.dir, valueName(id)))
+	f, err := os.Open(filepath.Join(m.dir, name))
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			err = damaged(valueName(id), errors.New("is missing"))
+			err = damaged(name, errMissing)
 		}
-		return nil, err
+		return nil, "", err
 	}
 	if m.values == nil {
 		m.values = make(map[uint32]*os.File)
 	}
 	m.values[id] = f
-	return f, nil
+	return f, name, nil
 }
 
 // iterator merges the logs and all tables, what is newer before what is older.

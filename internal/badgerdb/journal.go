@@ -138,7 +138,7 @@ func (j *journal) begin(first, newest uint64) error {
 	j.file, j.name, j.page, j.mark = f, next, page, mark
 	j.id++
 	j.end, j.memory = walHeaderSize, 0
-	return errors.Join(err, j.kept.begin(j.id, next))
+	return errors.Join(err, j.kept.begin(j.id, next, first))
 }
 
 // install makes a file begin with a page, so that nothing that it held before counts, and

@@ -201,7 +201,7 @@ func checkMapped(path string, c options.CompressionType) (what error) {
 func readMapped(path string, c options.CompressionType) (err error) {
 	switch info, serr := os.Stat(path); {
 	case errors.Is(serr, fs.ErrNotExist):
-		return errors.New("is missing")
+		return errMissing
 	case serr == nil && info.Size() == 0:
 		return errors.New("is empty")
 	}

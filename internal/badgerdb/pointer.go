@@ -42,7 +42,7 @@ func readPointer(b []byte) (p place, err error) {
 // A valueReader reads values that are elsewhere. It keeps the memory that it has read into. It is
 // for one goroutine.
 type valueReader struct {
-	files func(id uint32) (io.ReaderAt, error)
+	files func(id uint32, version uint64) (f io.ReaderAt, name string, err error)
 	buf   []byte
 }
 
@@ -53,7 +53,7 @@ func (r *valueReader) read(pointer, key []byte, version uint64) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	file, err := r.files(at.file)
+	file, name, err := r.files(at.file, version)
 	if err != nil {
 		return nil, err
 	}
@@ -63,13 +63,13 @@ func (r *valueReader) read(pointer, key []byte, version uint64) ([]byte, error) 
 	b := r.buf[:at.size]
 	if _, err = file.ReadAt(b, int64(at.offset)); err != nil {
 		if errors.Is(err, io.EOF) {
-			err = errors.New("it is shorter")
+			err = errors.New("is shorter than it was")
 		}
-		return nil, damaged(valueName(at.file), err)
+		return nil, damaged(name, err)
 	}
 	e, ok := parseEntry(b)
 	if !ok || e.size != len(b) || !bytes.Equal(e.key, y.KeyWithTs(key, version)) {
-		return nil, damaged(valueName(at.file),
+		return nil, damaged(name,
 			fmt.Errorf("has something else in place of a value at %d", at.offset))
 	}
 	return e.value, nil

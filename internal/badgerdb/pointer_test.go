@@ -82,11 +82,11 @@ func TestPointerIsBelievedWithItsEntryOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := reading{right, "key", 5, content}
 			change(&r)
-			reader := valueReader{files: func(id uint32) (io.ReaderAt, error) {
+			reader := valueReader{files: func(id uint32, _ uint64) (io.ReaderAt, string, error) {
 				if id != right.file || r.content == nil {
-					return nil, fmt.Errorf("%w: no file %d", ErrDamaged, id)
+					return nil, "", fmt.Errorf("%w: no file %d", ErrDamaged, id)
 				}
-				return bytes.NewReader(r.content), nil
+				return bytes.NewReader(r.content), "the file", nil
 			}}
 			got, err := reader.read(r.at.append(nil), []byte(r.key), r.version)
 			if name == "right" {

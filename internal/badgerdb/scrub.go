@@ -278,7 +278,7 @@ func (s *scrubber) look(id uint64) view {
 	case errors.Is(err, errInterrupted), saysNothing(err):
 		return view{err: err}
 	case errors.Is(err, fs.ErrNotExist):
-		return view{damage: errors.New("is missing")}
+		return view{damage: errMissing}
 	default:
 		return view{damage: fmt.Errorf("is unreadable: %w", err)}
 	}

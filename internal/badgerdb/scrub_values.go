@@ -13,11 +13,12 @@ import (
 	"github.com/dgraph-io/badger/v4/y"
 )
 
-// valueFiles looks at the files that are kept for values in them, as at tables. Only values that
-// count matter: what else is in a file nobody reads.
+// valueFiles looks at the files that have values in them, as at tables: those that are kept, and
+// full ones of the journal. Only values that count matter: what else is in a file is in memory or
+// in tables, or nobody reads it.
 func (s *scrubber) valueFiles() error {
 	var errs []error
-	for _, id := range s.db.values.ids() {
+	for _, id := range s.db.values.full() {
 		lost, what, err := s.lookAtValues(id)
 		if err == nil && len(lost) > 0 {
 			// What was wrong may have been the reading; or the file was deleted, and who has
@@ -29,7 +30,7 @@ func (s *scrubber) valueFiles() error {
 		case errors.Is(err, errInterrupted):
 			return err
 		case err != nil:
-			errs = append(errs, fmt.Errorf("%s: %w", valueName(id), err))
+			errs = append(errs, fmt.Errorf("file %d of values: %w", id, err))
 		case len(lost) > 0:
 			s.noteValues(id, lost, what)
 		}
@@ -39,8 +40,10 @@ func (s *scrubber) valueFiles() error {
 
 // rescue writes the values of a file anew that has no name any more, while it is still open.
 func (s *scrubber) rescue(id uint32) {
-	path := filepath.Join(s.db.values.dir, valueName(id))
-	if !isGone(path) || s.db.values.live(id) == 0 {
+	v := s.db.values
+	name := v.nameOf(id)
+	path := filepath.Join(v.dir, name)
+	if v.live(id) == 0 || !isGone(path) || v.nameOf(id) != name {
 		return
 	}
 	s.log.Error("a file of values was deleted while it was in use: what it had is written anew",
@@ -54,26 +57,41 @@ func (s *scrubber) rescue(id uint32) {
 // lookAtValues returns the values in a file that count and are not what was written, and what is
 // wrong.
 func (s *scrubber) lookAtValues(id uint32) (lost []livePair, what, err error) {
-	_, err = s.load(filepath.Join(s.db.values.dir, valueName(id)))
+	v := s.db.values
+	name := v.nameOf(id)
+	if name == "" || v.live(id) == 0 {
+		return nil, nil, nil // it was let go of, or will be
+	}
+	_, err = s.load(filepath.Join(v.dir, name))
 	switch {
 	case err == nil:
+	case errors.Is(err, fs.ErrNotExist) && v.nameOf(id) != name: // at most twice
+		return s.lookAtValues(id)
 	case errors.Is(err, errInterrupted), saysNothing(err):
 		return nil, nil, err
 	case errors.Is(err, fs.ErrNotExist):
-		s.read, what = s.read[:0], errors.New("is missing")
+		s.read, what = s.read[:0], errMissing
 	default:
-		s.read, what = s.read[:0], fmt.Errorf("is unreadable: %w", err)
+		s.read, what = s.read[:0], unreadable(err)
 	}
-	lost = s.db.values.lostIn(id, s.read)
-	if what == nil {
-		what = fmt.Errorf("has something else in place of %d values", len(lost))
+	lost = v.lostIn(id, s.read)
+	return lost, wrongWith(lost, what), nil
+}
+
+func unreadable(err error) error { return fmt.Errorf("is unreadable: %w", err) }
+
+// wrongWith returns what is wrong with a file, which is known if it could not be read.
+func wrongWith(lost []livePair, what error) error {
+	if what != nil {
+		return what
 	}
-	return lost, what, nil
+	return fmt.Errorf("has something else in place of %d values", len(lost))
 }
 
 // lostIn returns the values that count and that should be in the content of a file, and are not.
 func (v *values) lostIn(id uint32, content []byte) (lost []livePair) {
-	if v.seenIn(id, content) >= v.live(id) {
+	live := v.live(id) // before: what is replaced meanwhile must not stand for what is lost
+	if v.seenIn(id, content) >= live {
 		return nil
 	}
 	// Behind what is no entry it is not known where the next one begins, but by the map.
@@ -136,6 +154,18 @@ func (v *values) pairsIn(id uint32) (pairs []livePair) {
 	return pairs
 }
 
+// nextIn returns where the next pair that counts is in a file, behind an offset, or the end.
+func (v *values) nextIn(id uint32, offset, end int) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, at := range v.at {
+		if at.file == id && int(at.offset) > offset {
+			end = min(end, int(at.offset))
+		}
+	}
+	return end
+}
+
 // lostValues are values of a file that was found to be damaged.
 type lostValues struct {
 	Damage
@@ -146,7 +176,7 @@ type lostValues struct {
 // noteValues takes in that values of a file are not what was written; by key, and at least one.
 func (s *scrubber) noteValues(id uint32, lost []livePair, what error) {
 	d := Damage{
-		Finding: Finding{File: valueName(id), What: what.Error()},
+		Finding: Finding{File: cmp.Or(s.db.values.nameOf(id), valueName(id)), What: what.Error()},
 		First:   lost[0].key, Last: lost[len(lost)-1].key,
 	}
 	s.mu.Lock()
@@ -168,6 +198,7 @@ func (s *scrubber) lostNow() (found []Finding) {
 			delete(s.values, id)
 			continue
 		}
+		l.File = cmp.Or(s.db.values.nameOf(id), l.File) // it may be another one since
 		found = append(found, l.Finding)
 	}
 	slices.SortFunc(found, func(a, b Finding) int { return cmp.Compare(a.File, b.File) })

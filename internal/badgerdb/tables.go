@@ -137,7 +137,7 @@ func openTable(dir string, id uint64, c options.CompressionType) (
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil, errors.New("is missing")
+		return nil, nil, errMissing
 	case err != nil:
 		return nil, nil, err
 	case info.Size() == 0:

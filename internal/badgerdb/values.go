@@ -35,6 +35,7 @@ type values struct {
 	mu    sync.Mutex
 	at    map[valueKey]place
 	files map[uint32]*valueFile
+	begun uint32          // the file that is being written to
 	told  map[uint32]bool // files of which was said that a value in them cannot be read
 }
 
@@ -42,6 +43,7 @@ type values struct {
 type valueFile struct {
 	name  string
 	file  *os.File // to be read
+	first uint64   // what is older is not in it; zero: anything may be
 	size  int64    // bytes that were written to it
 	live  int64    // bytes of the values in it that count
 	count int      // of them
@@ -95,12 +97,16 @@ func staysInJournal(key, value, minValue int) bool {
 	return value >= minValue && key <= maxValueKey
 }
 
-// begin takes in a file that the journal begins.
-func (v *values) begin(id uint64, name string) error {
+// begin takes in a file that the journal begins, with the number of its first transaction.
+func (v *values) begin(id uint64, name string, first uint64) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	_, err := v.openLocked(uint32(id), name)
-	return err
+	f, err := v.openLocked(uint32(id), name)
+	if err != nil {
+		return err
+	}
+	f.first, v.begun = first, uint32(id)
+	return nil
 }
 
 // openLocked takes in a file. It stays open as long as it is known: who reads must not find that
@@ -184,15 +190,26 @@ func (v *values) counts(key []byte, at place) bool {
 	return v.at[k] == at
 }
 
-// reader returns the file of a number, to be read.
-func (v *values) reader(id uint32) (io.ReaderAt, error) {
+// reader returns the file of a number that has a transaction, to be read, and its name. The
+// journal may have begun another file of the number when the one that it was of is missing.
+func (v *values) reader(id uint32, version uint64) (io.ReaderAt, string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	f, ok := v.files[id]
-	if !ok {
-		return nil, fmt.Errorf("%w: %s is missing", ErrDamaged, valueName(id))
+	if !ok || version < f.first {
+		return nil, "", damaged(valueName(id), errMissing)
 	}
-	return f.file, nil
+	return f.file, f.name, nil
+}
+
+// nameOf returns what the file of a number is called now, or nothing if there is none.
+func (v *values) nameOf(id uint32) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if f, ok := v.files[id]; ok {
+		return f.name
+	}
+	return ""
 }
 
 // whole returns the file of a number and how long it is, or nil if there is none. Who has no
@@ -314,6 +331,14 @@ func (v *values) ids() []uint32 {
 		}
 	}
 	return ids
+}
+
+// full returns the numbers of the files to which nothing is written any more, in order.
+func (v *values) full() []uint32 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	ids := slices.Sorted(maps.Keys(v.files))
+	return slices.DeleteFunc(ids, func(id uint32) bool { return id == v.begun })
 }
 
 func valueName(id uint32) string { return fmt.Sprintf("%05d%s", id, valueExt) }

@@ -395,8 +395,12 @@ func TestDamagedValues(t *testing.T) {
 			s := db.Snapshot()
 			_, err := s.read([]byte("lost"))
 			s.Discard()
-			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), filepath.Base(path)) {
-				t.Errorf("reading it: %v, want that %s is damaged", err, filepath.Base(path))
+			text := fmt.Sprint(err)
+			if !errors.Is(err, ErrDamaged) || !strings.Contains(text, filepath.Base(path)) {
+				t.Errorf("reading it: %s, want that %s is damaged", text, filepath.Base(path))
+			}
+			if gone := strings.Contains(text, "is missing"); gone != (name == "missing") {
+				t.Errorf("reading it: %s", text) // another file may have its number already
 			}
 			if got := get(t, db, "short"); got != "x" {
 				t.Errorf("short = %q", got)
@@ -469,6 +473,42 @@ func TestScrubFindsLostValues(t *testing.T) {
 				t.Errorf("upkeep tells of %v when nothing of it counts", u.Damaged)
 			}
 		})
+	}
+}
+
+// TestScrubReadsFullJournals: what is in a full file of the journal is lost already, before the
+// file gets the name of one that is kept. The finding goes by the name that it has now.
+func TestScrubReadsFullJournals(t *testing.T) {
+	f := new(findings)
+	o := valueOptions(t)
+	o.Damaged = f.damaged
+	db := mustOpen(t, o)
+	defer mustClose(t, db)
+	id, name := db.values.begun, filepath.Base(db.journal.path())
+	put(t, db, "lost", strings.Repeat("v", 5000))
+	mustScrub(t, db) // it is being written to
+	fillJournal(t, db, 20, 1)
+	if got := db.values.nameOf(id); got != name || filepath.Ext(got) != journalExt {
+		t.Fatalf("the file is called %s already", got)
+	}
+	mustScrub(t, db)
+	if found := f.list(); len(found) != 0 {
+		t.Fatalf("before: %v", found)
+	}
+	if err := valueHarms["flipped"](filepath.Join(o.Dir, name)); err != nil {
+		t.Fatal(err)
+	}
+	mustScrub(t, db)
+	if found := f.list(); len(found) != 1 || found[0].File != name ||
+		string(found[0].First) != "lost" || string(found[0].Last) != "lost" {
+		t.Errorf("found %v, want %s", found, name)
+	}
+	for d := newDeadline(t); db.values.nameOf(id) == name; {
+		fillJournal(t, db, 20, 1)
+		d.wait("the file to be kept")
+	}
+	if u := db.Upkeep(); len(u.Damaged) != 1 || u.Damaged[0].File != valueName(id) {
+		t.Errorf("upkeep tells of %v, want %s", u.Damaged, valueName(id))
 	}
 }
 
