@@ -222,13 +222,17 @@ func (i *Inspection) recover() error {
 	i.checkStoreRecord()
 	var at progress
 	f := new(found)
-	err := i.store.db.Snapshot().Scan(func(key, value []byte, version uint64) error {
-		batch, err := i.store.recoverPair(f, key, value)
+	view := i.store.db.Snapshot()
+	err := view.Scan(func(key, value []byte, version uint64) error {
+		batch, err := i.store.recoverPair(f, view, key, value)
 		if err == nil {
 			at.saw(batch, version)
 		}
 		return err
 	})
+	if vfs.HidesContent(err) {
+		return err
+	}
 	if err != nil {
 		i.lost(logName, "%v", err)
 		return nil

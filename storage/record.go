@@ -2,7 +2,6 @@ package storage
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 
@@ -42,9 +41,6 @@ func openRecord(key, record []byte) (*wire.Reader, error) {
 // openFormat is openRecord for a record of a format up to the one given, and returns which
 // it is.
 func openFormat(key, record []byte, newest byte) (*wire.Reader, byte, error) {
-	if record == nil {
-		return nil, 0, errors.New("it cannot be read")
-	}
 	if len(record) < crcSize+1 {
 		return nil, 0, fmt.Errorf("%d bytes are no record", len(record))
 	}

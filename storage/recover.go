@@ -1,10 +1,13 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 
+	"github.com/raftyard/raftyard/internal/badgerdb"
+	"github.com/raftyard/raftyard/internal/kv"
 	"github.com/raftyard/raftyard/internal/mutant"
 )
 
@@ -16,7 +19,7 @@ func (s *Store) recover() error {
 	view := s.db.Snapshot()
 	defer view.Discard()
 	err := view.Scan(func(key, value []byte, version uint64) error {
-		batch, err := s.recoverPair(f, key, value)
+		batch, err := s.recoverPair(f, view, key, value)
 		if err == nil {
 			at.saw(batch, version)
 		}
@@ -50,8 +53,17 @@ func (s *Store) findForgotten() {
 }
 
 // recoverPair takes in one key and returns the number of its batch, or zero if its
-// record does not tell.
-func (s *Store) recoverPair(f *found, key, value []byte) (batch uint64, err error) {
+// record does not tell. Why a value is not there, the view says.
+func (s *Store) recoverPair(
+	f *found, view kv.Snapshot, key, value []byte,
+) (batch uint64, err error) {
+	var lost error
+	if value == nil {
+		_, lost = view.Get(key)
+		if lost != nil && !errors.Is(lost, badgerdb.ErrDamaged) {
+			return 0, lost // it may be there
+		}
+	}
 	k, ok := parseGroupKey(key)
 	if !ok {
 		return readStoreRecord(key, value)
@@ -60,7 +72,7 @@ func (s *Store) recoverPair(f *found, key, value []byte) (batch uint64, err erro
 		s.take(f)
 	}
 	f.group, f.any = k.group, true
-	return f.pair(k, key, value), nil
+	return f.pair(k, key, value, lost), nil
 }
 
 // progress finds out the number of the newest batch. Batches and Badger's
@@ -233,12 +245,15 @@ func (f *found) reset() {
 }
 
 // pair takes in one key of the group and returns the number of its batch, or zero
-// if that cannot be read. What is wrong with the record goes to f.err.
-func (f *found) pair(k groupKey, key, value []byte) (batch uint64) {
+// if that cannot be read, or is lost. What is wrong with the record goes to f.err.
+func (f *found) pair(k groupKey, key, value []byte, lost error) (batch uint64) {
 	if k.kind == kindLog {
 		f.slots = append(f.slots, k.slot)
 	}
-	p, err := f.record(k, key, value)
+	p, err := prefix{}, lost
+	if lost == nil {
+		p, err = f.record(k, key, value)
+	}
 	if err != nil {
 		what := fmt.Sprintf("record %c", k.kind)
 		if k.kind == kindLog {

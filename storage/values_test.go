@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,6 +58,7 @@ func writeLong(t *testing.T) (o Options, path string) {
 
 var lostRecords = map[string]func(path string) error{ //nolint:gochecknoglobals // a constant
 	"missing":   os.Remove,
+	"empty":     func(path string) error { return os.Truncate(path, 0) },
 	"truncated": func(path string) error { return os.Truncate(path, 4000) },
 	"flipped": func(path string) error {
 		b, err := os.ReadFile(path)
@@ -68,8 +70,15 @@ var lostRecords = map[string]func(path string) error{ //nolint:gochecknoglobals 
 	},
 }
 
-// checkOnly checks that group 2 is damaged, and no other one.
-func checkOnly(t *testing.T, s *Store) {
+// lostText is what is said then, beside the name of the file.
+var lostText = map[string]string{ //nolint:gochecknoglobals // a constant
+	"missing": "is missing", "empty": "is shorter", "truncated": "is shorter",
+	"flipped": "something else in place",
+}
+
+// checkOnly checks that group 2 is damaged, that what is said about it has all of the words, and
+// that no other one is.
+func checkOnly(t *testing.T, s *Store, words ...string) {
 	t.Helper()
 	for g := raftyard.GroupID(1); g <= 3; g++ {
 		r, _ := s.Replica(g)
@@ -78,11 +87,21 @@ func checkOnly(t *testing.T, s *Store) {
 			t.Errorf("group %d: %v", g, r.Damage)
 		}
 		if g == 2 {
+			checkSays(t, fmt.Sprint(r.Damage), words)
 			continue
 		}
 		entries, err := s.Log(g).Entries(1, 3, 1<<30)
 		if err != nil || len(entries) != 2 {
 			t.Errorf("group %d has %d entries, %v", g, len(entries), err)
+		}
+	}
+}
+
+func checkSays(t *testing.T, text string, words []string) {
+	t.Helper()
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			t.Errorf("%q does not say %q", text, w)
 		}
 	}
 }
@@ -98,7 +117,7 @@ func TestStartFindsLostRecords(t *testing.T) {
 			}
 			s := mustOpen(t, o)
 			defer mustClose(t, s)
-			checkOnly(t, s)
+			checkOnly(t, s, filepath.Base(path), lostText[name], "record in slot")
 			mustCommit(t, s, func(b *Batch) { b.Update(1, Update{Entries: long(1, 3, 'x')}) })
 		})
 	}
@@ -125,10 +144,52 @@ func TestScrubFindsLostRecords(t *testing.T) {
 			if len(rotten) != 1 || rotten[0].Group != 2 || !errors.Is(rotten[0].Err, ErrDamaged) {
 				t.Errorf("rotten are %v, want group 2", rotten)
 			}
-			checkOnly(t, s)
+			checkOnly(t, s, filepath.Base(path), lostText[name], "entries from")
 			if u := s.Upkeep(); len(u.Damaged) != 1 || u.Damaged[0].File != filepath.Base(path) {
 				t.Errorf("damaged are %v, want %s", u.Damaged, path)
 			}
 		})
 	}
+}
+
+// TestInspectNamesLostRecords: who only looks says which file it is, as a start does.
+func TestInspectNamesLostRecords(t *testing.T) {
+	for name, harm := range lostRecords {
+		t.Run(name, func(t *testing.T) {
+			o, path := writeLong(t)
+			if err := harm(path); err != nil {
+				t.Fatal(err)
+			}
+			i, err := Inspect(o.Dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := i.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			if f := i.Findings; len(f) != 1 || f[0].Scope != ScopeReplica || f[0].Group != 2 {
+				t.Fatalf("findings are %+v, want one of group 2", f)
+			}
+			checkSays(t, i.Findings[0].What, []string{filepath.Base(path), lostText[name]})
+		})
+	}
+}
+
+// TestDirectoryInPlaceOfRecords: something else in the place of a file of values is nothing that
+// a crash leaves. The store does not open, and says which it is.
+func TestDirectoryInPlaceOfRecords(t *testing.T) {
+	o, path := writeLong(t)
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(o)
+	if err == nil {
+		mustClose(t, s)
+	}
+	if !errors.Is(err, ErrDamaged) {
+		t.Fatalf("opened: %v, want %v", err, ErrDamaged)
+	}
+	checkSays(t, err.Error(), []string{filepath.Base(path), "is no file"})
 }

@@ -70,13 +70,14 @@ type Writer interface {
 // it is discarded. It is for one goroutine.
 type Snapshot interface {
 	// Get returns the value of a key in memory of its own, or [ErrNotFound]. An error that
-	// wraps [badgerdb.ErrFailed] says nothing of what is stored: a write has failed.
+	// wraps [badgerdb.ErrFailed] says nothing of what is stored: a write has failed. One that
+	// wraps [badgerdb.ErrDamaged] says that this value is not what was written any more.
 	Get(key []byte) ([]byte, error)
 
 	// Scan calls fn with every pair, by key, until fn returns an error, which it
 	// returns. Version is that of the commit which wrote the pair. Key and value may be
 	// used until fn returns, and not be modified. A value that is not what was written any
-	// more is given as nil.
+	// more is given as nil: Get, which fn may call, says why.
 	Scan(fn func(key, value []byte, version uint64) error) error
 
 	// Discard releases the snapshot. More than one call does no harm.
