@@ -60,7 +60,8 @@ type journal struct {
 	mu     sync.Mutex
 	full   []fullJournal // the oldest first
 	spare  []string      // files to be used next; the room may have one still to make
-	active uint64        // Badger's log that got what came last
+	newest uint64        // the newest transaction that Badger has
+	active uint64        // its log that got that
 	failed error         // why no file is let go of any more
 }
 
@@ -130,9 +131,11 @@ func (j *journal) begin(first, newest uint64) error {
 	if j.file != nil {
 		err = j.file.Close()
 		j.mu.Lock()
-		j.full = append(j.full, fullJournal{
-			name: j.name, id: j.id, end: j.end, last: newest,
-		})
+		full := fullJournal{name: j.name, id: j.id, end: j.end, last: newest}
+		if j.newest >= newest { // Badger was faster
+			full.log = j.active
+		}
+		j.full = append(j.full, full)
 		j.mu.Unlock()
 	}
 	j.file, j.name, j.page, j.mark = f, next, page, mark
@@ -251,7 +254,7 @@ func (j *journal) takeSpare() (name string, err error) {
 func (j *journal) moved(newest, log uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.active = log
+	j.newest, j.active = newest, log
 	for i := range j.full {
 		if f := &j.full[i]; f.log == 0 && f.last <= newest {
 			f.log = log
