@@ -230,18 +230,23 @@ func (c *collector) move(id uint32, content []byte, from int) (at int, err error
 	if len(moving) == 0 {
 		return at, nil
 	}
-	return at, c.rewrite(func(to Setter) error {
+	var written uint64
+	err = c.rewrite(func(to Setter) error {
 		for _, p := range moving {
 			if !c.db.values.counts(p.key, p.at) {
 				continue
 			}
-			if err := to.Set(p.key, p.value); err != nil {
+			if err = to.Set(p.key, p.value); err != nil {
 				return err
 			}
-			c.rewritten.Add(uint64(p.at.size))
+			written += uint64(p.at.size)
 		}
 		return nil
 	})
+	if err == nil {
+		c.rewritten.Add(written)
+	}
+	return at, err
 }
 
 // A Setter takes pairs of a transaction.

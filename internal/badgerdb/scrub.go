@@ -30,8 +30,8 @@ import (
 // give back is an error of a read then, and in a memory map the end of the process. One table
 // is in memory at a time. A table that compaction deletes meanwhile looks damaged: it is missing,
 // or has become shorter. Such a finding counts only if the table is still in use after it. What
-// was read to its end counts in any case. Files of the journal are not looked at before they are
-// kept for values: most of what is in them is in memory as well, and becomes a table from there.
+// was read to its end counts in any case. Of the journal
+// only values in full files are looked at: the rest is in memory as well, and becomes a table.
 //
 // It has two goroutines, of which the other one looks into what reads have found. start
 // launches them and stop waits for them.

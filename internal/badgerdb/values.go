@@ -14,7 +14,7 @@ import (
 	"github.com/dgraph-io/badger/v4"
 )
 
-// values are those that stay where the journal has them. Badger gets a [pointer] in place of
+// values are those that stay where the journal has them. Badger gets a [place] instead of
 // one, so that the bytes of a log are written once: not again to a memtable's log, to a table,
 // and to those into which tables are merged. That is the idea of WiscKey (Lu and others, FAST
 // 2016), with the write-ahead log as value log, as raft-engine has it.
