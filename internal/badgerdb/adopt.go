@@ -179,13 +179,13 @@ func (a *adoption) each(fn func(e walEntry, at int)) error {
 		return err
 	}
 	b = b[:min(int64(len(b)), a.content.end)]
-	for at := walHeaderSize; at < len(b); {
-		e, ok := parseEntry(b[at:])
-		if !ok {
-			return damaged(a.file.name, fmt.Errorf("has no entry at %d any more", at))
-		}
+	end := walHeaderSize
+	for at, e := range entries(b) {
 		fn(e, at)
-		at += e.size
+		end = at + e.size
+	}
+	if int64(end) != a.content.end {
+		return damaged(a.file.name, fmt.Errorf("has no entry at %d any more", end))
 	}
 	return nil
 }

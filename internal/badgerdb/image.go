@@ -197,7 +197,7 @@ func (l *loading) loadWALs() {
 		}
 		l.wals.newest = max(l.wals.newest, c.last)
 		l.wals.logs = append(l.wals.logs, c)
-		l.image.addWAL(b[walHeaderSize:c.end])
+		l.image.addWAL(b[:c.end])
 	}
 	for _, name := range stale {
 		if err := l.wals.checkStale(filepath.Join(l.files.dir, name)); err != nil {
@@ -208,14 +208,9 @@ func (l *loading) loadWALs() {
 	l.image.Newest = l.wals.newest
 }
 
-// addWAL takes in whole transactions.
-func (m *Image) addWAL(b []byte) {
-	for len(b) > 0 {
-		e, ok := parseEntry(b)
-		if !ok {
-			return // it was read before
-		}
-		b = b[e.size:]
+// addWAL takes in a log of whole transactions.
+func (m *Image) addWAL(log []byte) {
+	for _, e := range entries(log) {
 		if !e.end {
 			m.wal = append(m.wal, pair{
 				key: e.key,

@@ -373,12 +373,7 @@ func walKeys(path string) (keys int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for at := walHeaderSize; at < len(b); {
-		e, ok := parseEntry(b[at:])
-		if !ok {
-			break
-		}
-		at += e.size
+	for _, e := range entries(b) {
 		if !e.end {
 			keys++
 		}

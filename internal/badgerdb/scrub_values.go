@@ -106,16 +106,11 @@ func (v *values) lostIn(id uint32, content []byte) (lost []livePair) {
 // seenIn returns how many bytes of values that count are where they should be, up to the first
 // thing that is no entry.
 func (v *values) seenIn(id uint32, content []byte) (seen int64) {
-	for at := walHeaderSize; at < len(content); {
-		e, ok := parseEntry(content[at:])
-		if !ok {
-			break
-		}
+	for at, e := range entries(content) {
 		where := place{file: id, offset: uint32(at), size: uint32(e.size)}
 		if v.counts(y.ParseKey(e.key), where) {
 			seen += int64(e.size)
 		}
-		at += e.size
 	}
 	return seen
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -104,6 +105,20 @@ func parseEntry(b []byte) (walEntry, bool) {
 	return e, true
 }
 
+// entries goes through the entries of a log, each with its offset, up to the first thing that is
+// none: that is the end, or damaged.
+func entries(log []byte) iter.Seq2[int, walEntry] {
+	return func(yield func(int, walEntry) bool) {
+		for at := walHeaderSize; at < len(log); {
+			e, ok := parseEntry(log[at:])
+			if !ok || !yield(at, e) {
+				return
+			}
+			at += e.size
+		}
+	}
+}
+
 // walContent is what replay will find in one log.
 type walContent struct {
 	journal     bool   // it is of the journal: what is older than next is of its file's life before
@@ -122,9 +137,8 @@ func replay(b []byte) (walContent, error) {
 	c.next, c.mark = journalHeader(b)
 	c.journal = c.next != 0
 	var memory int64 // of a transaction without its end
-	for at := walHeaderSize; at < len(b); {
-		e, ok := parseMarked(b[at:])
-		if !ok || c.journal && !c.isOwn(e) {
+	for at, e := range entries(b) {
+		if !e.marked || c.journal && !c.isOwn(e) {
 			break // checkTail looks into what follows
 		}
 		if c.torn != 0 && e.version != c.torn {
@@ -133,7 +147,6 @@ func replay(b []byte) (walContent, error) {
 		if c.next != 0 && e.end && e.version != c.next {
 			return c, fmt.Errorf("transaction %d follows %d", e.version, c.next-1)
 		}
-		at += e.size
 		memory += int64(len(e.key)+len(e.value)) + nodeSize
 		if !e.end {
 			c.torn = e.version
@@ -142,7 +155,7 @@ func replay(b []byte) (walContent, error) {
 		if c.first == 0 {
 			c.first = e.version
 		}
-		c.last, c.torn, c.end = e.version, 0, int64(at)
+		c.last, c.torn, c.end = e.version, 0, int64(at+e.size)
 		c.next = e.version + 1
 		c.memory, memory = c.memory+memory, 0
 	}
@@ -310,16 +323,11 @@ func (w walSummary) checkStale(path string) error {
 	if err != nil {
 		return err
 	}
-	for at := walHeaderSize; at < len(b); {
-		e, ok := parseEntry(b[at:])
-		if !ok {
-			return nil // it was not synced
-		}
+	for _, e := range entries(b) { // what follows was not synced
 		if e.version > end+1 {
 			return fmt.Errorf("has transaction %d, and the journal ends with %d: its end is lost",
 				e.version, end)
 		}
-		at += e.size
 	}
 	return nil
 }
