@@ -104,12 +104,8 @@ func (f *files) pickLogs() error {
 // in its place. Tables may have the same pairs already, and Badger does not keep to an order of
 // the tables of level 0: so what is of the same version must be the same.
 func adoptLogs(f files, w walSummary, minValue int, log *slog.Logger) error {
-	steps, err := adoptSteps(f, w, minValue, log)
-	if err != nil {
-		return err
-	}
-	for _, step := range steps {
-		if err = step(); err != nil {
+	for _, step := range adoptSteps(f, w, minValue, log) {
+		if err := step(); err != nil {
 			return err
 		}
 	}
@@ -117,16 +113,11 @@ func adoptLogs(f files, w walSummary, minValue int, log *slog.Logger) error {
 }
 
 // adoptSteps returns what adoptLogs does. After each step the database is as good as before.
-func adoptSteps(
-	f files, w walSummary, minValue int, log *slog.Logger,
-) (steps []func() error, err error) {
+func adoptSteps(f files, w walSummary, minValue int, log *slog.Logger) (steps []func() error) {
 	next := func(more ...func() error) { steps = append(steps, more...) }
 	var moves []func() error
 	for i, l := range f.wals {
 		a := &adoption{dir: f.dir, file: l, content: w.logs[i], minValue: minValue}
-		if err = a.look(); err != nil {
-			return nil, err
-		}
 		next(a.prepare()...)
 		moves = append(moves, a.move()...)
 	}
@@ -145,7 +136,7 @@ func adoptSteps(
 	if next(moves...); len(moves) > 0 {
 		next(syncDir)
 	}
-	return steps, nil
+	return steps
 }
 
 // An adoption is that of one log.
@@ -154,7 +145,6 @@ type adoption struct {
 	file     walFile
 	content  walContent
 	minValue int
-	stays    bool // there are values in it that stay
 }
 
 func (a *adoption) path() string { return filepath.Join(a.dir, a.file.name) }
@@ -164,30 +154,9 @@ func (a *adoption) pointers() string {
 	return filepath.Join(a.dir, fmt.Sprintf("%05d-log%s", a.file.id, spareExt))
 }
 
-// look finds out whether values stay in a file of the journal.
-func (a *adoption) look() error {
-	if !isOwnName(a.file.name) || a.content.last == 0 {
-		return nil
-	}
-	return a.each(func(e walEntry, _ int) { a.stays = a.stays || e.stays(a.minValue) })
-}
-
-// each calls fn with all entries of whole transactions and where they are.
-func (a *adoption) each(fn func(e walEntry, at int)) error {
-	b, err := os.ReadFile(a.path())
-	if err != nil {
-		return err
-	}
-	b = b[:min(int64(len(b)), a.content.end)]
-	end := walHeaderSize
-	for at, e := range entries(b) {
-		fn(e, at)
-		end = at + e.size
-	}
-	if int64(end) != a.content.end {
-		return damaged(a.file.name, fmt.Errorf("has no entry at %d any more", end))
-	}
-	return nil
+// keeps reports whether it is a file of the journal in which values stay.
+func (a *adoption) keeps() bool {
+	return isOwnName(a.file.name) && a.content.longest >= a.minValue
 }
 
 // stays reports whether the value of an entry stays in the journal.
@@ -207,7 +176,7 @@ func (a *adoption) prepare() (steps []func() error) {
 		// transactions from what looks like them.
 		func() error { return syncFile(path) })
 	switch {
-	case a.stays:
+	case a.keeps():
 		steps = append(steps, a.writePointers)
 	case !c.journal || c.mark != 0:
 		steps = append(steps,
@@ -227,7 +196,7 @@ func (a *adoption) move() (steps []func() error) {
 	switch {
 	case a.content.last == 0:
 		return append(steps, func() error { return os.Remove(from) })
-	case a.stays:
+	case a.keeps():
 		return append(steps,
 			func() error { return os.Rename(a.pointers(), to) },
 			func() error { return (vfs.OS{}).SyncDir(a.dir) },
@@ -243,17 +212,23 @@ func (a *adoption) move() (steps []func() error) {
 
 // writePointers writes the log with pointers, and syncs it.
 func (a *adoption) writePointers() error {
+	content, err := os.ReadFile(a.path())
+	if err != nil {
+		return err
+	}
 	b := appendJournalHeader(nil, 0, a.content.first)
-	err := a.each(func(e walEntry, at int) {
+	end := walHeaderSize
+	for at, e := range entries(content) {
 		key, value := e.key[:len(e.key)-8], e.value
 		if e.stays(a.minValue) {
 			where := place{file: uint32(a.file.id), offset: uint32(at), size: uint32(e.size)}
 			e.user, value = metaPointer, where.append(nil)
 		}
 		b = appendEntry(b, entryMeta{e.meta, e.user}, e.version, key, value)
-	})
-	if err != nil {
-		return err
+		end = at + e.size
+	}
+	if int64(end) != a.content.end {
+		return damaged(a.file.name, fmt.Errorf("has no entry at %d any more", end))
 	}
 	if err = os.WriteFile(a.pointers(), b, 0o600); err != nil {
 		return err

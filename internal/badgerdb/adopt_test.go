@@ -117,11 +117,7 @@ func stepsOf(t *testing.T, o Options) []func() error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps, err := adoptSteps(f, w, o.minValue, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return steps
+	return adoptSteps(f, w, o.minValue, log)
 }
 
 // adoptSome does the first n steps.

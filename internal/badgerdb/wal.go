@@ -128,6 +128,7 @@ type walContent struct {
 	end         int64  // where the whole transactions end
 	torn        uint64 // version of the entries after end that have no end marker
 	memory      int64  // about what the entries take in a memtable
+	longest     int    // the longest value of those that may stay in the journal
 }
 
 // replay follows the log in b from its start as Badger will, when a log of the journal is cut
@@ -137,6 +138,7 @@ func replay(b []byte) (walContent, error) {
 	c.next, c.mark = journalHeader(b)
 	c.journal = c.next != 0
 	var memory int64 // of a transaction without its end
+	longest := 0     // also of that one
 	for at, e := range entries(b) {
 		if !e.marked || c.journal && !c.isOwn(e) {
 			break // checkTail looks into what follows
@@ -148,6 +150,9 @@ func replay(b []byte) (walContent, error) {
 			return c, fmt.Errorf("transaction %d follows %d", e.version, c.next-1)
 		}
 		memory += int64(len(e.key)+len(e.value)) + nodeSize
+		if e.stays(longest) {
+			longest = len(e.value)
+		}
 		if !e.end {
 			c.torn = e.version
 			continue
@@ -158,6 +163,7 @@ func replay(b []byte) (walContent, error) {
 		c.last, c.torn, c.end = e.version, 0, int64(at+e.size)
 		c.next = e.version + 1
 		c.memory, memory = c.memory+memory, 0
+		c.longest = longest
 	}
 	return c, nil
 }
