@@ -23,7 +23,8 @@ type Txn struct {
 	pairs  []txnPair
 	bytes  int64 // as MaxTxnBytes counts them
 	memory int64 // what it takes in a memtable, or in the journal
-	whole  bool  // no value of it stays in the journal
+	keeps  bool  // some value of it stays in the journal
+	whole  bool  // none does, though it could
 }
 
 // txnPair says where a key and its value are in the buffer.
@@ -86,6 +87,7 @@ func (t *Txn) add(meta byte, key, value []byte) error {
 		entry: from, key: end - 8 - len(key), value: end, size: len(value),
 		deletes: meta&bitDelete != 0,
 	})
+	t.keeps = t.keeps || staysInJournal(len(key), len(value), t.db.minValue)
 	return nil
 }
 
@@ -133,6 +135,7 @@ func (t *Txn) stays(p txnPair) (at place, ok bool) {
 func (t *Txn) reset() {
 	t.buf, t.pairs = t.buf[:0], t.pairs[:0]
 	t.bytes, t.memory = 0, 0
+	t.keeps = false
 }
 
 // entryMeta is what an entry is: its meta and its user meta.

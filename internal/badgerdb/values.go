@@ -141,8 +141,12 @@ func (v *values) close() {
 }
 
 // note takes in a transaction that was written to the journal. It need not be durable: nothing
-// that it replaces goes before it is.
+// that it replaces goes before it is. Only who commits changes the map, so he may look into it
+// without the lock.
 func (v *values) note(t *Txn) {
+	if !t.keeps && len(v.at) == 0 {
+		return
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, p := range t.pairs {
@@ -151,9 +155,7 @@ func (v *values) note(t *Txn) {
 		if !ok {
 			continue
 		}
-		if len(v.at) > 0 {
-			v.dropLocked(k, t.version)
-		}
+		v.dropLocked(k, t.version)
 		if at, ok := t.stays(p); ok {
 			v.addLocked(k, at)
 		}

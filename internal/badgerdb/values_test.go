@@ -279,6 +279,31 @@ func TestTablesDoNotHaveLargeValues(t *testing.T) {
 	}
 }
 
+// TestShortValuesAreNotNoted: where no value stays in the journal a commit does nothing for it. A
+// short value takes the place of one that stays.
+func TestShortValuesAreNotNoted(t *testing.T) {
+	v := noValues(t.TempDir())
+	v.files[1] = new(valueFile)
+	db := &DB{minValue: minValue, maxValue: 1 << 20, maxTxnBytes: 1 << 20, maxTxnCount: 10}
+	txn := &Txn{db: db, at: place{file: 1}}
+	note := func(size int) {
+		txn.reset()
+		if err := txn.Set([]byte("key"), make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+		v.note(txn)
+	}
+	v.mu.Lock() // who waits for it waits for ever
+	note(minValue - 1)
+	v.mu.Unlock()
+	for _, size := range []int{minValue, minValue - 1} {
+		note(size)
+		if stays := len(v.at) > 0; stays != (size == minValue) {
+			t.Errorf("with %d bytes it stays in the journal: %t", size, stays)
+		}
+	}
+}
+
 // TestFilesGoWhenNothingCounts: files that are kept are no more than what counts, and none are
 // when nothing does. Nor are there descriptors of others.
 func TestFilesGoWhenNothingCounts(t *testing.T) {
