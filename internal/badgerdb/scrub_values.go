@@ -41,9 +41,9 @@ func (s *scrubber) valueFiles() error {
 // rescue writes the values of a file anew that has no name any more, while it is still open.
 func (s *scrubber) rescue(id uint32) {
 	v := s.db.values
-	name := v.nameOf(id)
-	path := filepath.Join(v.dir, name)
-	if v.live(id) == 0 || !isGone(path) || v.nameOf(id) != name {
+	path := filepath.Join(v.dir, v.nameOf(id))
+	// The file may be getting the name of one that is kept: it has the one or the other.
+	if v.live(id) == 0 || !isGone(path) || !isGone(filepath.Join(v.dir, valueName(id))) {
 		return
 	}
 	s.log.Error("a file of values was deleted while it was in use: what it had is written anew",
@@ -63,10 +63,11 @@ func (s *scrubber) lookAtValues(id uint32) (lost []livePair, what, err error) {
 		return nil, nil, nil // it was let go of, or will be
 	}
 	_, err = s.load(filepath.Join(v.dir, name))
+	if errors.Is(err, fs.ErrNotExist) { // or it has got the name of one that is kept just now
+		_, err = s.load(filepath.Join(v.dir, valueName(id)))
+	}
 	switch {
 	case err == nil:
-	case errors.Is(err, fs.ErrNotExist) && v.nameOf(id) != name: // at most twice
-		return s.lookAtValues(id)
 	case errors.Is(err, errInterrupted), saysNothing(err):
 		return nil, nil, err
 	case errors.Is(err, fs.ErrNotExist):

@@ -99,19 +99,20 @@ func staysInJournal(key, value, minValue int) bool {
 
 // begin takes in a file that the journal begins, with the number of its first transaction.
 func (v *values) begin(id uint64, name string, first uint64) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	f, err := v.openLocked(uint32(id), name)
+	f, err := v.open(name)
 	if err != nil {
 		return err
 	}
-	f.first, v.begun = first, uint32(id)
+	f.first = first
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.files[uint32(id)], v.begun = f, uint32(id)
 	return nil
 }
 
-// openLocked takes in a file. It stays open as long as it is known: who reads must not find that
-// there are too many open files.
-func (v *values) openLocked(id uint32, name string) (*valueFile, error) {
+// open opens a file. It stays open as long as it is known: who reads must not find that there are
+// too many open files.
+func (v *values) open(name string) (*valueFile, error) {
 	file, err := os.Open(filepath.Join(v.dir, name))
 	if err != nil {
 		return nil, err
@@ -120,24 +121,20 @@ func (v *values) openLocked(id uint32, name string) (*valueFile, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	f := &valueFile{name: name, file: file, size: info.Size()}
-	v.files[id] = f
-	return f, nil
+	return &valueFile{name: name, file: file, size: info.Size()}, nil
 }
 
-// forgetLocked forgets a file. It was only read, so an error of its close says nothing.
-func (v *values) forgetLocked(id uint32) {
-	_ = v.files[id].file.Close()
-	delete(v.files, id)
-}
+// close closes a file that is not known any more. It was only read, so an error says nothing.
+func (f *valueFile) close() { _ = f.file.Close() }
 
 // close forgets all files. Nobody reads any more.
 func (v *values) close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for id := range v.files {
-		v.forgetLocked(id)
+	for _, f := range v.files {
+		f.close()
 	}
+	clear(v.files)
 }
 
 // note takes in a transaction that was written to the journal. It need not be durable: nothing
@@ -228,18 +225,25 @@ func (v *values) whole(id uint32) (io.ReaderAt, int64) {
 
 // keep gives a file of which all has come to tables the name of one that is kept, unless
 // nothing of it can be needed any more. It has something up to end. It reports whether it is kept.
+// For a moment it may have the new name and be known by the old one.
 func (v *values) keep(id uint64, end int64) (kept bool, err error) {
 	v.mu.Lock()
-	defer v.mu.Unlock()
 	f := v.files[uint32(id)]
-	if v.uselessLocked(f) {
-		v.forgetLocked(uint32(id))
+	useless := v.uselessLocked(f)
+	if useless {
+		delete(v.files, uint32(id))
+	}
+	v.mu.Unlock()
+	if useless {
+		f.close()
 		return false, nil
 	}
-	name := valueName(uint32(id))
+	name := valueName(uint32(id)) // nobody else changes it
 	if err = os.Rename(filepath.Join(v.dir, f.name), filepath.Join(v.dir, name)); err != nil {
 		return false, err
 	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	f.name, f.kept, f.size = name, true, end
 	return true, nil
 }
@@ -253,16 +257,24 @@ func (v *values) uselessLocked(f *valueFile) bool {
 // sweep returns the names of files that were kept, and of which nothing is needed any more. They
 // are no longer known then.
 func (v *values) sweep() (names []string) {
+	for _, f := range v.takeUseless() {
+		f.close()
+		names = append(names, f.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (v *values) takeUseless() (useless []*valueFile) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for id, f := range v.files {
 		if f.kept && v.uselessLocked(f) {
-			names = append(names, f.name)
-			v.forgetLocked(id)
+			useless = append(useless, f)
+			delete(v.files, id)
 		}
 	}
-	slices.Sort(names)
-	return names
+	return useless
 }
 
 // bytes returns how much the files take that are kept, and how much in them counts.
@@ -288,11 +300,12 @@ func (v *values) load(db *badger.DB, names []string) (err error) {
 		if err != nil {
 			return err
 		}
-		f, err := v.openLocked(id, name)
+		f, err := v.open(name)
 		if err != nil {
 			return err
 		}
 		f.kept = true
+		v.files[id] = f
 	}
 	if len(names) == 0 {
 		return nil

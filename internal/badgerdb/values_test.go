@@ -537,6 +537,30 @@ func TestScrubReadsFullJournals(t *testing.T) {
 	}
 }
 
+// TestScrubKnowsBothNames: a file may have got the name of one that is kept and be known by the one
+// before. It is not missing.
+func TestScrubKnowsBothNames(t *testing.T) {
+	f := new(findings)
+	o := valueOptions(t)
+	o.Damaged = f.damaged
+	db := mustOpen(t, o)
+	defer mustClose(t, db)
+	id, path := db.values.begun, db.journal.path()
+	put(t, db, "key", strings.Repeat("v", 5000))
+	fillJournal(t, db, 20, 1)
+	kept := filepath.Join(o.Dir, valueName(id))
+	if err := os.Rename(path, kept); err != nil {
+		t.Fatal(err)
+	}
+	mustScrub(t, db)
+	if found, anew := f.list(), db.collector.rewritten.Load(); len(found) != 0 || anew != 0 {
+		t.Errorf("found %v, and %d bytes were written anew", found, anew)
+	}
+	if err := os.Rename(kept, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestCollectorTellsOfDamage: who finds that values are lost when he wants to write them anew says
 // so, and leaves the file alone.
 func TestCollectorTellsOfDamage(t *testing.T) {
@@ -683,14 +707,18 @@ func TestFilesOfValuesAreClosed(t *testing.T) {
 	db := mustOpen(t, o)
 	fillJournal(t, db, 50, 30)
 	settle(t, db)
-	func() {
+	count := func() (open []string, known int) {
 		db.values.mu.Lock() // so that none is let go of meanwhile
 		defer db.values.mu.Unlock()
-		open := openFiles(t, o.Dir, journalExt, spareExt, valueExt)
-		if known := len(db.values.files); len(open) != known+1 { // and the one that is written
-			t.Errorf("%d files are open, of %d that are known: %q", len(open), known, open)
+		return openFiles(t, o.Dir, journalExt, spareExt, valueExt), len(db.values.files)
+	}
+	for d := newDeadline(t); ; {
+		open, known := count()
+		if len(open) == known+1 { // and the one that is written
+			break
 		}
-	}()
+		d.wait(fmt.Sprintf("%d files are open, of %d that are known: %q", len(open), known, open))
+	}
 	mustClose(t, db)
 	if open := openFiles(t, o.Dir, ""); len(open) > 0 {
 		t.Errorf("closed it has %q open", open)
