@@ -38,12 +38,35 @@ func (n *Node) transferLocal(ctx context.Context, at address, to raftyard.NodeID
 	for {
 		if err = n.askSuccessor(ctx, r, to); err == nil {
 			err = n.tryTransfer(ctx, r, to)
+		} else if errors.Is(err, errNotYet) && n.isSentSnapshot(ctx, r, to) {
+			err = sentSnapshot(to) // that may be why it answers late, or does not hear the leader
 		}
 		if !errors.Is(err, errNotYet) || n.world.now().After(until) ||
 			!n.world.sleep(ctx, n.cfg.TickInterval) {
 			return err
 		}
 	}
+}
+
+// isSentSnapshot reports whether the replica leads, and sends a snapshot to a node.
+func (n *Node) isSentSnapshot(ctx context.Context, r *replica, to raftyard.NodeID) bool {
+	got := make(chan bool, 1)
+	if !r.worker.box.control(func() {
+		sent := false
+		r.worker.guard(r, "transfer leadership", func() {
+			m, _ := r.meta.State.Descriptor.MemberOn(to)
+			sent = r.raft.Status().Progress[m.ID].PendingSnapshot != 0
+		})
+		got <- sent
+	}) {
+		return false
+	}
+	sent, _ := await(n.world, got, r.gone, ctx.Done())
+	return sent
+}
+
+func sentSnapshot(to raftyard.NodeID) error {
+	return fmt.Errorf("%w: node %d is being sent a snapshot%w", ErrTransfer, to, errNotYet)
 }
 
 // askSuccessor asks a node that is to take over whether its replica can: what the leader
@@ -127,7 +150,8 @@ func (w *worker) beginTransfer(r *replica, to raftyard.NodeID, done chan error) 
 	w.touch(r)
 }
 
-// checkTransfer returns why the node cannot be given the leadership.
+// checkTransfer returns why the node cannot be given the leadership. That raft has not heard
+// of it comes last: once in an election timeout that is so for a moment of every member.
 func (w *worker) checkTransfer(r *replica, to raftyard.NodeID) error {
 	m, ok := r.meta.State.Descriptor.MemberOn(to)
 	st := r.raft.Status()
@@ -149,13 +173,13 @@ func (w *worker) checkTransfer(r *replica, to raftyard.NodeID) error {
 		return fmt.Errorf("%w: node %d is a %v", ErrTransfer, to, m.Role)
 	case r.steering.transfer != nil || st.Transferee != 0:
 		return fmt.Errorf("%w: another transfer is under way", ErrTransfer)
-	case !p.RecentActive:
-		return fmt.Errorf("%w: node %d does not answer%w", ErrTransfer, to, errNotYet)
 	case p.PendingSnapshot != 0:
-		return fmt.Errorf("%w: node %d is being sent a snapshot%w", ErrTransfer, to, errNotYet)
+		return sentSnapshot(to)
 	case p.Match+maxTransferLag < st.Last:
 		return fmt.Errorf("%w: node %d is %d entries behind%w",
 			ErrTransfer, to, st.Last-p.Match, errNotYet)
+	case !p.RecentActive:
+		return fmt.Errorf("%w: node %d does not answer%w", ErrTransfer, to, errNotYet)
 	}
 	return nil
 }
