@@ -1,16 +1,13 @@
 package badgerdb
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
-
-	"github.com/dgraph-io/badger/v4/y"
 )
 
 // A collector returns the space of files that are kept for few of their values: it writes those
@@ -42,9 +39,6 @@ const (
 
 	// quietSlack is valueSlack when nobody writes.
 	quietSlack = 2
-
-	// readPiece is how much of a file cannot be read when one of its sectors cannot.
-	readPiece = 64 << 10
 
 	// rewriteBytes is how much is written anew in one transaction, about.
 	rewriteBytes = 256 << 10
@@ -134,109 +128,52 @@ func (c *collector) collect() error {
 	return c.free(id)
 }
 
-// free writes anew what counts in a file.
+// free writes anew what counts in a file, and tells of what could not be, since it is not there. It
+// looks a second time then: what was wrong may have been the reading.
 func (c *collector) free(id uint32) error {
-	content, _, err := c.load(id)
-	if err != nil {
+	lost, what, err := c.move(id, c.db.values.pairsIn(id))
+	if err == nil && len(lost) > 0 {
+		lost, what, err = c.move(id, lost)
+	}
+	if err != nil || len(lost) == 0 {
 		return err
-	}
-	for at := walHeaderSize; at < len(content) && c.ctx.Err() == nil; {
-		began := time.Now()
-		if at, err = c.move(id, content, at); err != nil {
-			return err
-		}
-		c.sleep(rewriteShare * time.Since(began))
-	}
-	if c.ctx.Err() == nil {
-		return c.check(id, content)
-	}
-	return nil
-}
-
-// check tells of what could not be written anew, since it is not there. It looks a second time:
-// what was wrong may have been the reading. If it was, the next one who frees the file has what
-// this one had not.
-func (c *collector) check(id uint32, content []byte) error {
-	if len(c.db.values.lostIn(id, content)) == 0 {
-		return nil
-	}
-	content, what, err := c.load(id)
-	if err != nil {
-		return err
-	}
-	lost := c.db.values.lostIn(id, content)
-	if len(lost) == 0 {
-		return nil
 	}
 	c.db.values.spoil(id)
 	c.db.scrubber.noteValues(id, lost, wrongWith(lost, what))
 	return nil
 }
 
-// load reads a whole file, or nothing if it was let go of. What is set if some of it cannot be
-// read, for which there are zeros then.
-func (c *collector) load(id uint32) (content []byte, what, err error) {
-	f, size := c.db.values.whole(id)
-	if f == nil {
+// move writes pairs of a file anew, and returns those that count and are not there. What is set if
+// one of them cannot be read. When it is stopped it does not look at the rest.
+func (c *collector) move(id uint32, pairs []livePair) (lost []livePair, what, err error) {
+	f := c.db.values.fileOf(id)
+	if f == nil { // it was let go of
 		return nil, nil, nil
 	}
-	switch content, what = readPieces(f, size); {
-	case errors.Is(what, os.ErrClosed): // just now
-		return nil, nil, nil
-	case saysNothing(what):
-		return nil, nil, what
-	default:
-		return content, what, nil
-	}
-}
-
-// readPieces reads a file of a length piece by piece. What is the first error: another one than
-// that the file is shorter leaves zeros in place of a piece.
-func readPieces(f io.ReaderAt, size int64) (content []byte, what error) {
-	content = make([]byte, size)
-	for at := int64(0); at < size; at += readPiece {
-		piece := content[at:min(at+readPiece, size)]
-		n, err := f.ReadAt(piece, at)
-		if errors.Is(err, io.EOF) {
-			return content[:at+int64(n)], what
+	m := moving{pairs: pairs, counts: c.db.values.counts, file: pairReader{file: f}}
+	for len(m.pairs) > 0 && c.ctx.Err() == nil {
+		began := time.Now()
+		batch, err := m.next(c.limit)
+		if err == nil && len(batch) > 0 {
+			err = c.write(batch)
 		}
 		if err != nil {
-			clear(piece)
-			what = cmp.Or(what, unreadable(err))
+			return nil, nil, err
 		}
+		c.sleep(rewriteShare * time.Since(began))
 	}
-	return content, what
+	return m.lost, m.what, nil
 }
 
-// move writes some of a file anew, from an offset on, and returns where to go on.
-func (c *collector) move(id uint32, content []byte, from int) (at int, err error) {
-	var moving []livePair
-	size := 0
-	for at = from; at < len(content); {
-		e, ok := parseEntry(content[at:])
-		if !ok { // the end, or something is damaged
-			at = c.db.values.nextIn(id, at, len(content))
-			continue
-		}
-		where := place{file: id, offset: uint32(at), size: uint32(e.size)}
-		if key := y.ParseKey(e.key); c.db.values.counts(key, where) {
-			if size += e.size; size > c.limit && len(moving) > 0 {
-				break
-			}
-			moving = append(moving, livePair{where, key, e.value})
-		}
-		at += e.size
-	}
-	if len(moving) == 0 {
-		return at, nil
-	}
+// write commits pairs again that still count.
+func (c *collector) write(batch []livePair) error {
 	var written uint64
-	err = c.rewrite(func(to Setter) error {
-		for _, p := range moving {
+	err := c.rewrite(func(to Setter) error {
+		for _, p := range batch {
 			if !c.db.values.counts(p.key, p.at) {
 				continue
 			}
-			if err = to.Set(p.key, p.value); err != nil {
+			if err := to.Set(p.key, p.value); err != nil {
 				return err
 			}
 			written += uint64(p.at.size)
@@ -246,16 +183,51 @@ func (c *collector) move(id uint32, content []byte, from int) (at int, err error
 	if err == nil {
 		c.rewritten.Add(written)
 	}
-	return at, err
+	return err
+}
+
+// moving is what is left of a file to be written anew.
+type moving struct {
+	pairs  []livePair // in the order of the file
+	counts func(key []byte, at place) bool
+	file   pairReader
+
+	lost []livePair // those that are not there
+	what error      // why one of them cannot be read
+}
+
+// next returns the next pairs that count, with their values: of so many bytes at most, or one.
+func (m *moving) next(limit int) (batch []livePair, err error) {
+	for size := 0; len(m.pairs) > 0; m.pairs = m.pairs[1:] {
+		p := m.pairs[0]
+		if !m.counts(p.key, p.at) {
+			continue
+		}
+		if size+int(p.at.size) > limit && len(batch) > 0 {
+			break
+		}
+		value, err := m.file.value(p)
+		switch {
+		case saysNothing(err):
+			return nil, err
+		case value != nil:
+			p.value = bytes.Clone(value)
+			batch, size = append(batch, p), size+int(p.at.size)
+		case m.counts(p.key, p.at): // or the file may have been closed meanwhile
+			m.lose(p, err)
+		}
+	}
+	return batch, nil
+}
+
+func (m *moving) lose(p livePair, err error) {
+	m.lost = append(m.lost, p)
+	if err != nil {
+		m.what = cmp.Or(m.what, unreadable(err))
+	}
 }
 
 // A Setter takes pairs of a transaction.
 type Setter interface {
 	Set(key, value []byte) error
-}
-
-// A livePair is a pair that counts, and where it is.
-type livePair struct {
-	at         place
-	key, value []byte
 }

@@ -1,12 +1,8 @@
 package badgerdb
 
 import (
-	"bytes"
-	"errors"
-	"io"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -72,50 +68,5 @@ func TestCollectorGoesOnBehindDamage(t *testing.T) {
 		if got := get(t, db, key); got != strings.Repeat(c, 5000) {
 			t.Errorf("%s = %.20q (%d)", key, got, len(got))
 		}
-	}
-}
-
-// hurtDisk is a disk that does not give back one byte of what it has.
-type hurtDisk struct {
-	*bytes.Reader
-
-	at int64
-}
-
-func (d hurtDisk) ReadAt(b []byte, from int64) (int, error) {
-	if from <= d.at && d.at < from+int64(len(b)) {
-		return 0, syscall.EIO
-	}
-	return d.Reader.ReadAt(b, from)
-}
-
-// TestReadPieces: of a file that is not all there, or cannot all be read, the rest is read.
-func TestReadPieces(t *testing.T) {
-	const size = 3*readPiece + 5
-	content := bytes.Repeat([]byte("x"), size)
-	hole := bytes.Clone(content)
-	clear(hole[readPiece : 2*readPiece])
-	for _, tt := range []struct {
-		name string
-		file io.ReaderAt
-		want []byte
-		what error
-	}{
-		{"whole", bytes.NewReader(content), content, nil},
-		{"shorter", bytes.NewReader(content[:readPiece+7]), content[:readPiece+7], nil},
-		{"empty", bytes.NewReader(nil), nil, nil},
-		{"hurt", hurtDisk{bytes.NewReader(content), readPiece + 9}, hole, syscall.EIO},
-		{
-			"hurt and shorter",
-			hurtDisk{bytes.NewReader(content[:2*readPiece+1]), readPiece + 9},
-			hole[:2*readPiece+1], syscall.EIO,
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, what := readPieces(tt.file, size)
-			if !bytes.Equal(got, tt.want) || !errors.Is(what, tt.what) {
-				t.Errorf("%d bytes, %v, want %d, %v", len(got), what, len(tt.want), tt.what)
-			}
-		})
 	}
 }

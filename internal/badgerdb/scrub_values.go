@@ -119,11 +119,7 @@ func (v *values) seenIn(id uint32, content []byte) (seen int64) {
 // isIn reports whether a pair is where it should be.
 func (p livePair) isIn(content []byte) bool {
 	from, to := int64(p.at.offset), int64(p.at.offset)+int64(p.at.size)
-	if to > int64(len(content)) {
-		return false
-	}
-	e, ok := parseEntry(content[from:to])
-	return ok && e.size == int(p.at.size) && bytes.Equal(y.ParseKey(e.key), p.key)
+	return to <= int64(len(content)) && p.valueIn(content[from:to]) != nil
 }
 
 // live returns how many bytes of a file count.
@@ -136,32 +132,6 @@ func (v *values) live(id uint32) int64 {
 	return 0
 }
 
-// pairsIn returns which pairs of a file count, without their values, by key. It looks at all
-// files' pairs.
-func (v *values) pairsIn(id uint32) (pairs []livePair) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for k, at := range v.at {
-		if at.file == id {
-			pairs = append(pairs, livePair{at: at, key: k.bytes()})
-		}
-	}
-	slices.SortFunc(pairs, func(a, b livePair) int { return bytes.Compare(a.key, b.key) })
-	return pairs
-}
-
-// nextIn returns where the next pair that counts is in a file, behind an offset, or the end.
-func (v *values) nextIn(id uint32, offset, end int) int {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, at := range v.at {
-		if at.file == id && int(at.offset) > offset {
-			end = min(end, int(at.offset))
-		}
-	}
-	return end
-}
-
 // lostValues are values of a file that was found to be damaged.
 type lostValues struct {
 	Damage
@@ -169,8 +139,9 @@ type lostValues struct {
 	lost []livePair
 }
 
-// noteValues takes in that values of a file are not what was written; by key, and at least one.
+// noteValues takes in that values of a file are not what was written, at least one.
 func (s *scrubber) noteValues(id uint32, lost []livePair, what error) {
+	slices.SortFunc(lost, func(a, b livePair) int { return bytes.Compare(a.key, b.key) })
 	d := Damage{
 		Finding: Finding{File: cmp.Or(s.db.values.nameOf(id), valueName(id)), What: what.Error()},
 		First:   lost[0].key, Last: lost[len(lost)-1].key,

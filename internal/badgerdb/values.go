@@ -1,6 +1,7 @@
 package badgerdb
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -69,6 +71,9 @@ const (
 
 	// maxValueKey is the longest key of one.
 	maxValueKey = 15
+
+	// pairsAtOnce is how many pairs are looked at while who commits waits.
+	pairsAtOnce = 1 << 10
 )
 
 func newValues(dir string, log *slog.Logger, r *readers, seen func() uint64) *values {
@@ -211,16 +216,15 @@ func (v *values) nameOf(id uint32) string {
 	return ""
 }
 
-// whole returns the file of a number and how long it is, or nil if there is none. Who has no
-// snapshot that can see it may find it closed.
-func (v *values) whole(id uint32) (io.ReaderAt, int64) {
+// fileOf returns the file of a number, to be read, or nil if there is none. Who has no snapshot
+// that can see it may find it closed, when nothing of it counts.
+func (v *values) fileOf(id uint32) io.ReaderAt {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	f, ok := v.files[id]
-	if !ok {
-		return nil, 0
+	if f, ok := v.files[id]; ok {
+		return f.file
 	}
-	return f.file, f.size
+	return nil
 }
 
 // keep gives a file of which all has come to tables the name of one that is kept, unless
@@ -346,6 +350,35 @@ func (v *values) ids() []uint32 {
 		}
 	}
 	return ids
+}
+
+// pairsIn returns which pairs of a full file count, without their values, in the order of the file.
+// It looks at all files' pairs, and lets others in between: what is replaced meanwhile may be among
+// those that it returns.
+func (v *values) pairsIn(id uint32) (pairs []livePair) {
+	v.each(func(k valueKey, at place) {
+		if at.file == id {
+			pairs = append(pairs, livePair{at: at, key: k.bytes()})
+		}
+	})
+	slices.SortFunc(pairs, func(a, b livePair) int { return cmp.Compare(a.at.offset, b.at.offset) })
+	return pairs
+}
+
+// each calls fn with all pairs that count. The map may change where the lock is let go of: who goes
+// through it meets what is there all the time, and each key once.
+func (v *values) each(fn func(k valueKey, at place)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := 0
+	for k, at := range v.at {
+		if n++; n%pairsAtOnce == 0 {
+			v.mu.Unlock()
+			runtime.Gosched()
+			v.mu.Lock()
+		}
+		fn(k, at)
+	}
 }
 
 // full returns the numbers of the files to which nothing is written any more, in order.
