@@ -212,14 +212,7 @@ func TestBadgerDoesNotTakeIt(t *testing.T) {
 				t.Fatal(err)
 			}
 			db.mover.db = brokenDB(t, db)
-			acked := 0
-			var err error
-			for ; err == nil; acked++ {
-				err = db.Commit(func(txn *Txn) error {
-					return txn.Set(fmt.Appendf(nil, "key-%d", acked), make([]byte, 10_000))
-				})
-			}
-			acked--
+			acked, err := commitUntilItFails(db, 10_000)
 			for range 3 {
 				if !errors.Is(err, ErrFailed) {
 					t.Errorf("Commit = %v, want ErrFailed", err)
@@ -229,10 +222,7 @@ func TestBadgerDoesNotTakeIt(t *testing.T) {
 			if err = db.settle(); !errors.Is(err, ErrFailed) {
 				t.Errorf("settle = %v, want ErrFailed", err)
 			}
-			err = db.View(func(*badger.Txn) error { return nil })
-			if !errors.Is(err, ErrFailed) {
-				t.Errorf("View = %v, want ErrFailed: it may not show what is durable", err)
-			}
+			checkNoView(t, db)
 			if err := db.Close(); err != nil {
 				t.Errorf("Close = %v", err)
 			}
@@ -240,16 +230,44 @@ func TestBadgerDoesNotTakeIt(t *testing.T) {
 				t.Error("the journal is gone, and not all of it is in tables")
 			}
 			db = mustOpen(t, o)
-			for i := range acked {
-				if get(t, db, fmt.Sprint("key-", i)) == "none" {
-					t.Errorf("key-%d is gone; %d were acknowledged", i, acked)
-				}
-			}
+			checkAcked(t, db, acked)
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
 			}
 			checkNoJournal(t, o)
 		})
+	}
+}
+
+// commitUntilItFails commits keys with values of a size, and returns how many were acknowledged and
+// why the next one was not.
+func commitUntilItFails(db *DB, size int) (acked int, err error) {
+	for ; ; acked++ {
+		err = db.Commit(func(txn *Txn) error {
+			return txn.Set(fmt.Appendf(nil, "key-%d", acked), make([]byte, size))
+		})
+		if err != nil {
+			return acked, err
+		}
+	}
+}
+
+// checkAcked looks whether all keys are there that were acknowledged.
+func checkAcked(t *testing.T, db *DB, acked int) {
+	t.Helper()
+	for i := range acked {
+		if get(t, db, fmt.Sprint("key-", i)) == "none" {
+			t.Errorf("key-%d is gone; %d were acknowledged", i, acked)
+		}
+	}
+}
+
+// checkNoView looks whether who reads is told that Badger has failed.
+func checkNoView(t *testing.T, db *DB) {
+	t.Helper()
+	err := db.View(func(*badger.Txn) error { return nil })
+	if !errors.Is(err, ErrFailed) {
+		t.Errorf("View = %v, want ErrFailed: it may not show what is durable", err)
 	}
 }
 
@@ -284,21 +302,11 @@ func TestMemtableCannotBeMade(t *testing.T) {
 			if err := os.Symlink(filepath.Join("none", "log"), next); err != nil {
 				t.Skip(err)
 			}
-			acked := 0
-			var err error
-			for ; err == nil; acked++ {
-				err = db.Commit(func(txn *Txn) error {
-					return txn.Set(fmt.Appendf(nil, "key-%d", acked), make([]byte, 50_000))
-				})
-			}
-			acked--
+			acked, err := commitUntilItFails(db, 50_000)
 			if !errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), filepath.Base(next)) {
 				t.Errorf("Commit = %v, want ErrFailed with %s", err, filepath.Base(next))
 			}
-			err = db.View(func(*badger.Txn) error { return nil })
-			if !errors.Is(err, ErrFailed) {
-				t.Errorf("View = %v, want ErrFailed", err)
-			}
+			checkNoView(t, db)
 			db.Memory() // it reads where Badger has its memtables
 			if err := db.Close(); err != nil {
 				t.Errorf("Close = %v", err)
@@ -307,11 +315,7 @@ func TestMemtableCannotBeMade(t *testing.T) {
 				t.Fatal(err)
 			}
 			db = mustOpen(t, o)
-			for i := range acked {
-				if get(t, db, fmt.Sprint("key-", i)) == "none" {
-					t.Errorf("key-%d is gone; %d were acknowledged", i, acked)
-				}
-			}
+			checkAcked(t, db, acked)
 			mustClose(t, db)
 		})
 	}
