@@ -97,6 +97,33 @@ func TestTornEndIsToldFromDamage(t *testing.T) {
 	}
 }
 
+// TestLongestThatMayStay: of whole transactions, and of keys that are not too long, since a file of
+// the journal is kept for such values only.
+func TestLongestThatMayStay(t *testing.T) {
+	size := func(n int) string { return strings.Repeat("v", n) }
+	long := strings.Repeat("k", maxValueKey+1)
+	header := make([]byte, walHeaderSize)
+	for _, tt := range []struct {
+		name string
+		log  []byte
+		want int
+	}{
+		{"nothing", header, 0},
+		{"one", appendTxn(header, 5, "a", size(300)), 300},
+		{"the first", appendTxn(appendTxn(header, 5, "a", size(300)), 6, "a", size(7)), 300},
+		{"the second", appendTxn(appendTxn(header, 5, "a", size(7)), 6, "a", size(300)), 300},
+		{"of a key that is too long", appendTxn(header, 5, long, size(300)), 0},
+		{"of the longest key", appendTxn(header, 5, long[1:], size(300)), 300},
+		{"torn", appendRaw(appendTxn(header, 5, "a", size(7)), bitTxn, 6, "a", size(300)), 7},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if c, err := replay(tt.log); err != nil || c.longest != tt.want {
+				t.Errorf("%d, %v, want %d", c.longest, err, tt.want)
+			}
+		})
+	}
+}
+
 func FuzzReplay(f *testing.F) {
 	f.Add(appendTxn(appendTxn(make([]byte, walHeaderSize), 5, "a", "x"), 6, "b", "y"))
 	f.Fuzz(func(t *testing.T, b []byte) {
