@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -86,6 +87,23 @@ func (c *committer) commit(set writeSet) error {
 		return err
 	}
 	return <-r.done
+}
+
+// commitAll is commit for several sets, which share transactions as far as they fit.
+func (c *committer) commitAll(sets []writeSet) error {
+	waiting := make([]*request, 0, len(sets))
+	var err error
+	for _, set := range sets {
+		r := &request{set: set, done: make(chan error, 1)}
+		if err = c.enqueue(r); err != nil {
+			break
+		}
+		waiting = append(waiting, r)
+	}
+	for _, r := range waiting {
+		err = cmp.Or(err, <-r.done)
+	}
+	return err
 }
 
 func (c *committer) enqueue(r *request) error {

@@ -138,8 +138,11 @@ func checkGenerationRecord(r Replica, g generation, record []byte) error {
 // view runs fn at the newest commit. Badger panics on some kinds of damage; of a
 // read that is an error, since its goroutine may be anybody's.
 func view(db *badgerdb.DB, fn func(badgerdb.Reader) error) error {
-	return ours(badgerdb.Guard(func() error { return db.Read(fn) }))
+	return guard(func() error { return db.Read(fn) })
 }
+
+// guard runs what reads the database, as [view] does.
+func guard(fn func() error) error { return ours(badgerdb.Guard(fn)) }
 
 // ours makes damage to the database [ErrDamaged].
 func ours(err error) error {

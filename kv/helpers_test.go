@@ -59,6 +59,21 @@ func apply(tb testing.TB, m *Machine, index uint64, cmds ...[]byte) {
 	}
 }
 
+// flushAll has the database get everything that was applied.
+func flushAll(tb testing.TB, s *Store) {
+	tb.Helper()
+	for _, m := range s.machines() {
+		if err := s.flusher.await(m.behind); err != nil {
+			tb.Fatalf("flush %v: %v", m.replica, err)
+		}
+	}
+	eventually(tb, "what closed machines left is written", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.left) == 0
+	})
+}
+
 func put(key, value string) []byte { return encodePut([]byte(key), []byte(value), Cond{}) }
 
 func del(key string) []byte { return encodeDelete([]byte(key), Cond{}) }

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/raftyard/raftyard/group"
-	"github.com/raftyard/raftyard/internal/badgerdb"
 )
 
 var (
@@ -27,19 +26,26 @@ type Machine struct {
 	store   *Store
 	replica Replica
 
-	mu     sync.Mutex   // held by what changes the state, also across its commits
-	state  machineState // durable
+	mu     sync.Mutex // held by what changes the state, also across its commits
+	state  machineState
 	closed bool
+	behind *behind
 
 	// The same as state and closed, for readers, who never wait.
 	published atomic.Pointer[machineState]
 	gone      atomic.Bool
 }
 
-func newMachine(s *Store, r Replica, state machineState) *Machine {
-	m := &Machine{store: s, replica: r}
-	m.setStateLocked(state)
+func newMachine(s *Store, r Replica, b *behind) *Machine {
+	m := &Machine{store: s, replica: r, behind: b}
+	m.setStateLocked(b.state)
 	return m
+}
+
+// replaceLocked makes another state the machine's, which the database has.
+func (m *Machine) replaceLocked(s machineState) {
+	m.behind.replace(s)
+	m.setStateLocked(s)
 }
 
 func (m *Machine) setStateLocked(s machineState) {
@@ -69,12 +75,13 @@ func (m *Machine) end() {
 	m.store.gate.leave()
 }
 
-// Apply applies the commands of whole entries, in order, and returns when their
-// effects are durable. A command that is malformed, beyond a limit or whose
+// Apply applies the commands of whole entries, in order. What they do is seen at once, and becomes
+// durable a little later, see [Machine.Applied]; when too much is not yet, Apply waits. A command
+// that is malformed, beyond a limit or whose
 // condition does not hold has a result that says so, and no effect; a command at
 // a position that was applied before is skipped. An error means that the store
 // failed or that a stored record is damaged; then the state is that of some
-// command before, and is as Applied says.
+// command before.
 //
 // The commands of one entry must not be divided between two calls.
 func (m *Machine) Apply(batch []group.Command) ([]group.Result, error) {
@@ -93,46 +100,45 @@ func (m *Machine) Apply(batch []group.Command) ([]group.Result, error) {
 	return results, nil
 }
 
-// applyPart applies as many commands as one write set takes, at least one.
+// applyPart applies as many commands as one layer takes, at least one.
 func (m *Machine) applyPart(batch []group.Command) ([]group.Result, error) {
-	state := m.state
-	isNew := state.generation == 0
-	if isNew {
-		g, err := m.store.generations.allocate()
+	s := m.store
+	if err := s.flusher.admit(m.behind, s.writeSetBytes, s.writeSetCount); err != nil {
+		return nil, err
+	}
+	fresh := m.state.generation
+	if fresh == 0 {
+		g, err := s.generations.allocate()
 		if err != nil {
 			return nil, err
 		}
-		state.generation = g
+		fresh = g
 	}
-	var set writeSet
+	p, view, err := m.behind.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer view.Discard()
+	p.state.generation = fresh
 	var results []group.Result
-	err := view(m.store.db, func(at badgerdb.Reader) (err error) {
-		p := newPending(at, m.replica.Group, state)
+	err = guard(func() (err error) {
 		results, err = m.run(p, batch)
-		state = p.state
-		p.addTo(&set)
 		return err
 	})
 	if err != nil {
 		return nil, m.distrust(m.state.generation, err)
 	}
-	if state.position == m.state.position {
+	if p.state.position == m.state.position {
 		return results, nil // all of it was applied before
 	}
-	set.set(machineKey(m.replica), encodeMachine(m.replica, state))
-	if isNew {
-		rec := generationRecord{state: live, owner: m.replica}
-		set.set(generationKey(state.generation), encodeGeneration(state.generation, rec))
-	}
-	if err := m.store.committer.commit(set); err != nil {
-		return nil, err
-	}
-	m.setStateLocked(state)
+	m.behind.add(p)
+	m.setStateLocked(p.state)
 	return results, nil
 }
 
-// run executes commands until p is full.
+// run executes commands until the layer that takes them is full.
 func (m *Machine) run(p *pending, batch []group.Command) ([]group.Result, error) {
+	bytes, count := m.store.writeSetBytes-p.top.size(), m.store.writeSetCount-p.top.count()
 	results := make([]group.Result, 0, len(batch))
 	for i, cmd := range batch {
 		offset := uint64(cmd.Offset)
@@ -150,19 +156,24 @@ func (m *Machine) run(p *pending, batch []group.Command) ([]group.Result, error)
 			offset:  offset,
 			partial: i+1 < len(batch) && batch[i+1].Index == cmd.Index,
 		}
-		if p.bytes >= m.store.writeSetBytes || p.count() >= m.store.writeSetCount {
+		if p.bytes >= bytes || p.count() >= count {
 			break
 		}
 	}
 	return results, nil
 }
 
-// Applied returns the newest index of which all commands are durably applied.
+// Applied makes durable what was applied, and returns the newest index of which all commands are.
+// It waits for the disk, and for disk space.
 func (m *Machine) Applied() (uint64, error) {
-	if m.gone.Load() {
-		return 0, m.wrap("applied", ErrClosed)
+	if err := m.begin(); err != nil {
+		return 0, m.wrap("applied", err)
 	}
-	return m.published.Load().position.applied(), nil
+	defer m.end()
+	if err := m.store.flusher.await(m.behind); err != nil {
+		return 0, m.wrap("applied", err)
+	}
+	return m.state.position.applied(), nil
 }
 
 // Revision returns the group's revision.
@@ -194,7 +205,7 @@ func (m *Machine) Verify() error {
 }
 
 // Close releases the machine, so that it can be opened again. It does not delete
-// the state. Snapshots stay valid.
+// the state, nor wait until that is durable, which it becomes all the same. Snapshots stay valid.
 func (m *Machine) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -206,7 +217,7 @@ func (m *Machine) closeLocked() {
 	if !m.closed {
 		m.closed = true
 		m.gone.Store(true)
-		m.store.unregister(m.replica)
+		m.store.unregister(m.replica, m.behind)
 	}
 }
 
@@ -219,6 +230,9 @@ func (m *Machine) Destroy() error {
 		return m.wrap("destroy", err)
 	}
 	defer m.end()
+	if err := m.store.flusher.await(m.behind); err != nil {
+		return m.wrap("destroy", err)
+	}
 	if g := m.state.generation; g != 0 {
 		var set writeSet
 		set.delete(machineKey(m.replica))
@@ -226,8 +240,8 @@ func (m *Machine) Destroy() error {
 		if err := m.store.committer.commit(set); err != nil {
 			return m.wrap("destroy", err)
 		}
+		m.replaceLocked(machineState{})
 		m.store.cleaner.add(g)
-		m.setStateLocked(machineState{})
 	}
 	m.store.forget(m.replica)
 	m.closeLocked()
@@ -240,8 +254,8 @@ func (m *Machine) unlink(set *writeSet, g generation) {
 	set.set(generationKey(g), encodeGeneration(g, rec))
 }
 
-// Snapshot returns a view of the present state. It costs no copy; the versions
-// that it shows stay on disk until it is closed.
+// Snapshot returns a view of the present state. It costs no copy but of what is not written
+// yet; the versions that it shows stay on disk until it is closed.
 func (m *Machine) Snapshot() (group.Snapshot, error) {
 	s, err := m.view()
 	if err != nil {
@@ -258,7 +272,11 @@ func (m *Machine) Restore(r io.Reader) error {
 		return m.wrap("restore", err)
 	}
 	defer m.end()
-	return m.wrap("restore", m.restoreLocked(r))
+	err := m.store.flusher.await(m.behind)
+	if err == nil {
+		err = m.restoreLocked(r)
+	}
+	return m.wrap("restore", err)
 }
 
 // wrap says what m was doing.

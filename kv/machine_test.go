@@ -33,6 +33,7 @@ func TestApplySplitsLargeBatches(t *testing.T) {
 			t.Errorf("result %d: %+v, %v", i, res, err)
 		}
 	}
+	flushAll(t, s)
 	if sets := s.Stats().WriteSets; sets < 4 {
 		t.Errorf("%d write sets, want several", sets)
 	}
@@ -216,6 +217,7 @@ func TestRestoreForgetsOldKeys(t *testing.T) {
 // damage changes a stored record behind the store's back.
 func damage(t *testing.T, s *Store, key []byte, change func(record []byte) []byte) {
 	t.Helper()
+	flushAll(t, s)
 	err := s.db.Read(func(at badgerdb.Reader) error {
 		record, err := get(at, key)
 		if err != nil {

@@ -8,21 +8,22 @@ import (
 	"github.com/raftyard/raftyard/internal/badgerdb"
 )
 
-// pending is the effect of commands that are executed but not yet written: a
-// layer of changed items above the database. It is what one write set is made of.
+// pending is the effect of commands that are being executed: changed items above those of the
+// layers, which are above the database.
 type pending struct {
-	at    badgerdb.Reader
-	group raftyard.GroupID
-	state machineState
-	items map[string]pendingItem
-	bytes int64 // at least what the write set will have
+	at         badgerdb.Reader
+	top, under *layer
+	group      raftyard.GroupID
+	state      machineState
+	items      map[string]pendingItem
+	bytes      int64 // at least what they add to a write set
 }
 
 // A pendingItem is a changed key: present, or deleted.
 type pendingItem struct {
 	item
 
-	stored bool // the database below has a record of the key
+	stored bool // below the layer there is a record of the key
 }
 
 func newPending(at badgerdb.Reader, g raftyard.GroupID, s machineState) *pending {
@@ -36,22 +37,15 @@ func (p *pending) lookup(key []byte) (pendingItem, error) {
 	if it, ok := p.items[string(key)]; ok {
 		return it, nil
 	}
+	if it, ok := p.top.get(string(key)); ok {
+		return it, nil
+	}
+	if it, ok := p.under.get(string(key)); ok {
+		return pendingItem{item: it.item, stored: it.present()}, nil
+	}
 	storedKey := itemKey(p.state.generation, key)
 	it, err := readItem(p.at, p.group, storedKey)
 	return pendingItem{item: it, stored: it.present()}, err
-}
-
-// addTo adds the records of the changed items to a write set.
-func (p *pending) addTo(set *writeSet) {
-	for key, it := range p.items {
-		storedKey := itemKey(p.state.generation, []byte(key))
-		switch {
-		case it.present():
-			set.set(storedKey, encodeItem(p.group, storedKey, it.item))
-		case it.stored:
-			set.delete(storedKey)
-		}
-	}
 }
 
 // readItem returns the item of a stored key, or the zero item.
@@ -161,7 +155,7 @@ func (s *stage) merge() {
 		if it.after.present() {
 			c = c.with(key, it.after)
 		}
-		p.bytes += int64(len(key)+len(it.after.value)) + recordOverhead + badgerdb.EntryOverhead
+		p.bytes += itemBytes(k, it.after)
 		p.items[k] = pendingItem{item: it.after, stored: it.before.stored}
 	}
 	p.state.content = c

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -182,9 +183,11 @@ func (m *Machine) List(q ListRequest) (ListResult, error) {
 	return l, m.wrap("list", err)
 }
 
-// read runs fn at the newest state of m. The state is read in the same
-// transaction as the items, so what fn sees is consistent whatever goes on.
-func (m *Machine) read(fn func(badgerdb.Reader, machineState) error) error {
+// read looks at the newest state of m: first into the layers, and unless that was enough into
+// the database. Both are as they were at one moment.
+func (m *Machine) read(
+	look func(*behind) (enough bool), fn func(badgerdb.Reader, machineState) error,
+) error {
 	if err := m.store.gate.enter(); err != nil {
 		return err
 	}
@@ -195,20 +198,22 @@ func (m *Machine) read(fn func(badgerdb.Reader, machineState) error) error {
 	if err := m.store.Err(); err != nil {
 		return err
 	}
-	known := m.published.Load()
-	err := view(m.store.db, func(at badgerdb.Reader) error {
-		state, err := loadMachine(at, m.replica)
-		if err != nil {
-			return err
-		}
-		known = &state
-		return fn(at, state)
-	})
-	return m.distrust(known.generation, err)
+	state, view, err := m.behind.look(look)
+	if err != nil || view == nil {
+		return err
+	}
+	defer view.Discard()
+	err = guard(func() error { return fn(m.store.db.Reader(view.Txn), state) })
+	return m.distrust(state.generation, err)
 }
 
 func (m *Machine) get(key []byte) (a getAnswer, err error) {
-	err = m.read(func(at badgerdb.Reader, s machineState) error {
+	look := func(b *behind) bool {
+		it, ok := b.lookupLocked(string(key))
+		a = getAnswer{found: it.present(), value: it.asValue()}
+		return ok
+	}
+	err = m.read(look, func(at badgerdb.Reader, s machineState) error {
 		it, damage := readItem(at, m.replica.Group, itemKey(s.generation, key))
 		a = getAnswer{found: it.present(), value: it.asValue()}
 		return damage
@@ -217,53 +222,75 @@ func (m *Machine) get(key []byte) (a getAnswer, err error) {
 }
 
 func (m *Machine) list(q ListRequest) (l ListResult, err error) {
-	err = m.read(func(at badgerdb.Reader, s machineState) error {
+	var changes []change
+	look := func(b *behind) bool {
+		changes = b.changesLocked(q.Prefix, q.Start)
+		return false
+	}
+	err = m.read(look, func(at badgerdb.Reader, s machineState) error {
 		l.Revision = s.revision
-		return m.listAt(at, s, q, &l)
+		return m.listAt(at, s, q, &l, changes)
 	})
 	return l, err
 }
 
-func (m *Machine) listAt(at badgerdb.Reader, s machineState, q ListRequest, l *ListResult) error {
-	limit := q.Limit
-	if limit == 0 {
-		limit = MaxListItems
-	}
+func (m *Machine) listAt(
+	at badgerdb.Reader, s machineState, q ListRequest, l *ListResult, changes []change,
+) error {
+	limit := cmp.Or(q.Limit, MaxListItems)
 	size := resultOverhead
+	add := func(item ListItem) (more bool) {
+		size += item.encodedSize(q.KeysOnly)
+		if n := len(l.Items); n == limit || n > 0 && size > MaxResultBytes-maxStartBytes {
+			l.Next = keyAfter(l.Items[n-1].Key)
+			return false
+		}
+		l.Items = append(l.Items, item)
+		return true
+	}
+	over := newMerge(changes, func(key []byte, it item) (bool, error) {
+		return add(newListItem(key, it, q.KeysOnly)), nil
+	})
 	from, all := itemKey(s.generation, q.Start), itemKey(s.generation, q.Prefix)
-	return at.Scan(all, from, func(stored *badger.Item) (more bool, err error) {
+	err := at.Scan(all, from, func(stored *badger.Item) (more bool, err error) {
+		counts, more, err := over.before(stored.Key()[itemKeyHeader:])
+		if err != nil || !more || !counts {
+			return more, err
+		}
 		item, err := m.listItem(stored, q.KeysOnly)
 		if err != nil {
 			return false, err
 		}
-		size += item.encodedSize(q.KeysOnly)
-		if n := len(l.Items); n == limit || n > 0 && size > MaxResultBytes-maxStartBytes {
-			l.Next = keyAfter(l.Items[n-1].Key)
-			return false, nil
-		}
-		l.Items = append(l.Items, item)
-		return true, nil
+		return add(item), nil
 	})
+	if err != nil || l.Next != nil {
+		return err
+	}
+	return over.rest()
 }
 
 // listItem copies an item. The record is checked even when only the key is
 // wanted: a key that cannot be read should not look as if it could.
 func (m *Machine) listItem(stored *badger.Item, keysOnly bool) (ListItem, error) {
 	key := stored.KeyCopy(nil)
-	out := ListItem{Key: key[itemKeyHeader:]}
+	var out ListItem
 	err := stored.Value(func(record []byte) error {
 		it, err := decodeItem(m.replica.Group, key, record)
-		if err != nil {
-			return err
+		if err == nil {
+			out = newListItem(key[itemKeyHeader:], it, keysOnly)
 		}
-		out.Value = it.asValue()
-		out.Data = nil
-		if !keysOnly {
-			out.Data = append(make([]byte, 0, len(it.value)), it.value...)
-		}
-		return nil
+		return err
 	})
 	return out, err
+}
+
+// newListItem returns an item with a value of its own.
+func newListItem(key []byte, it item, keysOnly bool) ListItem {
+	out := ListItem{Key: key, Value: it.asValue()}
+	if out.Data = nil; !keysOnly {
+		out.Data = append(make([]byte, 0, len(it.value)), it.value...)
+	}
+	return out
 }
 
 func (i ListItem) encodedSize(keysOnly bool) int {

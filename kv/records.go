@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -39,6 +40,9 @@ type Replica struct {
 func (r Replica) String() string {
 	return fmt.Sprintf("group %v replica %v (%v)", r.Group, r.ID, r.Incarnation)
 }
+
+// compare orders replicas as their keys do.
+func (r Replica) compare(o Replica) int { return bytes.Compare(machineKey(r), machineKey(o)) }
 
 func storeKey() []byte { return []byte{storePrefix} }
 

@@ -83,7 +83,7 @@ func (m *Machine) switchTo(state machineState) error {
 	if err := m.store.committer.commit(set); err != nil {
 		return err
 	}
-	m.setStateLocked(state)
+	m.replaceLocked(state)
 	if old != 0 {
 		m.store.cleaner.add(old)
 	}

@@ -59,6 +59,7 @@ type snapshot struct {
 	store   *Store
 	replica Replica
 	state   machineState
+	changes []change // above the view
 
 	mu   sync.Mutex // held while the view is read
 	view *badgerdb.Snapshot
@@ -74,12 +75,17 @@ func (m *Machine) view() (*snapshot, error) {
 		m.store.snapshots.Add(-1)
 		return nil, fmt.Errorf("%w: the limit is %d", ErrTooManySnapshots, m.store.maxSnapshots)
 	}
-	return &snapshot{
-		store:   m.store,
-		replica: m.replica,
-		state:   m.state,
-		view:    m.store.db.Snapshot(),
-	}, nil
+	s := &snapshot{store: m.store, replica: m.replica}
+	var err error
+	s.state, s.view, err = m.behind.look(func(b *behind) bool {
+		s.changes = b.changesLocked(nil, nil)
+		return false
+	})
+	if err != nil {
+		m.store.snapshots.Add(-1)
+		return nil, err
+	}
+	return s, nil
 }
 
 // Close releases the view. It waits for WriteTo.
@@ -142,23 +148,20 @@ func (s *snapshot) eachItem(fn func(key []byte, it item) error) error {
 	stored := s.view.NewIterator(badger.IteratorOptions{Prefix: prefix})
 	defer stored.Close()
 	var seen content
-	for stored.Seek(prefix); stored.Valid(); stored.Next() {
+	over := newMerge(s.changes, func(key []byte, it item) (bool, error) {
 		if s.store.gate.closing.Load() {
-			return ErrClosed
+			return false, ErrClosed
 		}
-		storedKey := stored.Item().Key()
-		err := stored.Item().Value(func(record []byte) error {
-			it, err := decodeItem(s.replica.Group, storedKey, record)
-			if err != nil {
-				return err
-			}
-			key := storedKey[itemKeyHeader:]
-			seen = seen.with(key, it)
-			return fn(key, it)
-		})
-		if err != nil {
+		seen = seen.with(key, it)
+		return true, fn(key, it)
+	})
+	for stored.Seek(prefix); stored.Valid(); stored.Next() {
+		if err := s.merge(over, stored.Item()); err != nil {
 			return err
 		}
+	}
+	if err := over.rest(); err != nil {
+		return err
 	}
 	if want := s.state.content; seen != want {
 		return fmt.Errorf("%w: stored are %d items, %d bytes, hash %x; want %d, %d, %x",
@@ -166,6 +169,22 @@ func (s *snapshot) eachItem(fn func(key []byte, it item) error) error {
 			want.count, want.bytes, want.hash(s.state.revision))
 	}
 	return nil
+}
+
+// merge gives on an item of the database, and what has changed before it.
+func (s *snapshot) merge(over *merge, stored *badger.Item) error {
+	storedKey := stored.Key()
+	counts, _, err := over.before(storedKey[itemKeyHeader:])
+	if err != nil || !counts {
+		return err
+	}
+	return stored.Value(func(record []byte) error {
+		it, err := decodeItem(s.replica.Group, storedKey, record)
+		if err == nil {
+			_, err = over.fn(storedKey[itemKeyHeader:], it)
+		}
+		return err
+	})
 }
 
 // A streamWriter writes the stream of a snapshot. After the first error it writes

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -102,6 +103,7 @@ type Store struct {
 	gate gate
 
 	committer   *committer
+	flusher     *flusher
 	generations *generations
 	cleaner     *cleaner
 
@@ -112,6 +114,7 @@ type Store struct {
 
 	mu     sync.Mutex
 	open   map[Replica]*Machine // machines that are open; nil: one that is being opened
+	left   map[Replica]*behind  // of machines that are closed, and that is not written yet
 	rotten map[Replica]rot      // see Machine.Damage
 
 	closeOnce sync.Once
@@ -137,6 +140,7 @@ func OpenStore(o StoreOptions) (*Store, error) {
 		log:          o.Logger,
 		maxSnapshots: o.MaxSnapshots,
 		open:         make(map[Replica]*Machine),
+		left:         make(map[Replica]*behind),
 		rotten:       make(map[Replica]rot),
 	}
 	db, err := badgerdb.Open(badgerdb.Options{
@@ -195,9 +199,11 @@ func (s *Store) start() error {
 		next:     max(reserved, 1), // zero means none
 		reserved: reserved,
 	}
+	s.flusher = newFlusher(s.committer, s.written)
 	s.cleaner = newCleaner(s.db, s.committer, s.log)
 	s.cleaner.add(left...)
 	s.committer.start()
+	s.flusher.start()
 	s.cleaner.start()
 	return nil
 }
@@ -221,7 +227,8 @@ func (s *Store) Open(r Replica) (*Machine, error) {
 	if err := s.Err(); err != nil {
 		return nil, err
 	}
-	if !s.register(r) {
+	b, ok := s.register(r)
+	if !ok {
 		return nil, fmt.Errorf("%w: %v", ErrOpen, r)
 	}
 	var state machineState
@@ -233,10 +240,13 @@ func (s *Store) Open(r Replica) (*Machine, error) {
 		return checkGeneration(at, r, state)
 	})
 	if err != nil {
-		s.unregister(r)
+		s.unregister(r, b)
 		return nil, fmt.Errorf("kv: open %v: %w", r, err)
 	}
-	m := newMachine(s, r, state)
+	if b == nil {
+		b = newBehind(s, r, state)
+	}
+	m := newMachine(s, r, b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[r] = m
@@ -250,7 +260,7 @@ func (s *Store) Replicas() ([]Replica, error) {
 		return nil, err
 	}
 	defer s.gate.leave()
-	var found []Replica
+	found := s.unwritten()
 	err := view(s.db, func(at badgerdb.Reader) error {
 		return eachKey(at, []byte{machinePrefix}, func(item *badger.Item) error {
 			r, ok := parseMachineKey(item.Key())
@@ -261,7 +271,23 @@ func (s *Store) Replicas() ([]Replica, error) {
 			return nil
 		})
 	})
-	return found, err
+	slices.SortFunc(found, Replica.compare)
+	return slices.Compact(found), err
+}
+
+// unwritten returns the replicas that have a state of which something is not written yet.
+func (s *Store) unwritten() (found []Replica) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r, m := range s.open {
+		if m != nil && !m.behind.isWritten() {
+			found = append(found, r)
+		}
+	}
+	for r := range s.left {
+		found = append(found, r)
+	}
+	return found
 }
 
 // Destroy deletes the state of a replica whose machine is not open, as
@@ -275,21 +301,38 @@ func (s *Store) Destroy(r Replica) error {
 	return m.Destroy()
 }
 
-// register notes that the machine of r is open, and reports false if it is.
-func (s *Store) register(r Replica) bool {
+// register notes that the machine of r is open, and reports false if it is. It returns what an
+// earlier machine has left that is not written yet, or nil.
+func (s *Store) register(r Replica) (b *behind, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.open[r]; ok {
-		return false
+		return nil, false
 	}
 	s.open[r] = nil
-	return true
+	b = s.left[r]
+	delete(s.left, r)
+	return b, true
 }
 
-func (s *Store) unregister(r Replica) {
+// unregister notes that the machine of r is closed, with what it leaves, which may be nil.
+func (s *Store) unregister(r Replica, b *behind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, r)
+	if b != nil && !b.isWritten() {
+		s.left[r] = b
+		s.flusher.hurry()
+	}
+}
+
+// written hears that the flusher has written what a replica had.
+func (s *Store) written(b *behind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left[b.replica] == b && b.isWritten() {
+		delete(s.left, b.replica)
+	}
 }
 
 // Err returns the error after which s refuses to work, or nil.
@@ -298,8 +341,9 @@ func (s *Store) Err() error { return s.committer.failed() }
 // Stats are counters of a [Store] since it was opened, and a few present values.
 type Stats struct {
 	Transactions uint64 // synced transactions
-	WriteSets    uint64 // what they merged: parts of Apply calls, of restores and of deletions
+	WriteSets    uint64 // what they merged: commands of one replica, parts of restores, deletions
 	Bytes        uint64 // of keys and values in them
+	Unwritten    int64  // bytes of what commands have changed and no transaction has had yet
 
 	Machines  int    // open machines
 	Snapshots int    // open snapshots
@@ -312,6 +356,7 @@ type Stats struct {
 // Stats returns the present statistics.
 func (s *Store) Stats() Stats {
 	st := s.committer.stats()
+	st.Unwritten = s.flusher.unwritten()
 	st.Snapshots = int(s.snapshots.Load())
 	st.Dropping, st.Dropped = s.cleaner.stats()
 	s.mu.Lock()
@@ -322,8 +367,8 @@ func (s *Store) Stats() Stats {
 	return st
 }
 
-// Close waits for the calls that are in flight, stops the background work and
-// closes the database. Snapshots that are being written end with [ErrClosed];
+// Close waits for the calls that are in flight, makes durable what was applied, stops the
+// background work and closes the database. Snapshots that are being written end with [ErrClosed];
 // every later call returns it. A Restore ends when its reader returns. The machines
 // need not be closed before, but a node that has them must: its replicas would be
 // stopped for an error of their state machines.
@@ -333,6 +378,7 @@ func (s *Store) Close() error {
 		s.db.StopScrub()
 		s.gate.close()
 		s.cleaner.stop()
+		s.flusher.stop()
 		s.committer.stop()
 		if err := s.db.Close(); err != nil {
 			s.closeErr = fmt.Errorf("kv: close: %w", err)

@@ -41,8 +41,9 @@ func TestManyGroups(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	flushAll(t, s)
 	st := s.Stats()
-	if st.WriteSets < groups*rounds || st.Transactions > st.WriteSets/2 || st.Machines != groups {
+	if st.WriteSets < groups || st.Transactions > st.WriteSets/2 || st.Machines != groups {
 		t.Errorf("%+v: transactions are not shared", st)
 	}
 	if err := s.Close(); err != nil {
@@ -255,6 +256,7 @@ func calls(m *Machine) map[string]error {
 	_, errs["Snapshot"] = m.Snapshot()
 	errs["Restore"] = m.Restore(bytes.NewReader(nil))
 	errs["Verify"] = m.Verify()
+	_, errs["Applied"] = m.Applied()
 	errs["Destroy"] = m.Destroy()
 	return errs
 }
@@ -266,6 +268,7 @@ func TestFailureIsSticky(t *testing.T) {
 	s := openTestStore(t, dir)
 	m := openMachine(t, s, testReplica(1))
 	apply(t, m, 1, put("x", "1"))
+	flushAll(t, s)
 	hash := hashOf(t, m)
 
 	// A set that no transaction can take stands in for a disk that fails.

@@ -92,6 +92,15 @@ func (db *DB) write(t *Txn) error {
 // settle returns when Badger has everything that is durable, or will not get it.
 func (db *DB) settle() error { return db.mover.wait(db.durable.Load()) }
 
+// reached returns when Badger has every commit that has returned. In the profile State those
+// have waited for it, so whoever reads waits for nobody.
+func (db *DB) reached() error {
+	if db.profile == State {
+		return db.mover.failed()
+	}
+	return db.settle()
+}
+
 // NextTs returns the timestamp that the next commit will have.
 //
 //nolint:staticcheck // Badger writes Ts
@@ -170,10 +179,10 @@ type Snapshot struct {
 	err       error
 }
 
-// Snapshot returns the database as of the newest commit. The caller discards it,
+// Snapshot returns the database as of the newest commit that has returned. The caller discards it,
 // after it has closed its iterators.
 func (db *DB) Snapshot() *Snapshot {
-	err := db.settle()
+	err := db.reached()
 	ts := db.readers.enter(&db.durable, &db.committed)
 	return &Snapshot{
 		Txn: db.NewTransactionAt(ts, false), readers: &db.readers,
