@@ -113,7 +113,8 @@ type Snapshot interface {
 type Checked interface {
 	// Damage returns why what is stored cannot be trusted any more, or nil. It is called about
 	// once a second, beside everything else, and must be quick. The state machine then stands
-	// still, until its replica has taken over the state of another member.
+	// still, until its replica has taken over the state of another member. An error that wraps
+	// [ErrFatal] is the end of the node, as one of Apply is.
 	Damage() error
 }
 

@@ -39,11 +39,14 @@
 //
 // # Durability
 //
-// The applied position, the counters, the content hash and the data of a batch
-// of commands are one synced Badger transaction, or several with a position that
-// advances by whole commands, so a crash leaves the state at exactly the recorded
-// position. The Apply calls of all groups that are in flight share one
-// transaction and one sync; one that is alone waits for nobody.
+// A command is answered when its effect can be read. It is committed in the group's log, so that
+// nothing is lost when it is written a little later: within 50 ms, with what other commands of
+// all groups have changed. [Machine.Applied] waits for that, and the log is not cut before. With
+// 8 MiB that are not written commands wait.
+//
+// The applied position, the counters, the content hash and the data are written in one synced
+// Badger transaction, and the position advances by whole commands, so a crash leaves the state at
+// exactly the recorded position.
 //
 // The keys of a replica lie under a generation number that the store never gives
 // out twice. Restore fills a new generation in bounded steps and switches to it in

@@ -172,7 +172,11 @@ func (m *Machine) reread() error {
 
 // Damage implements [group.Checked]: it returns why what is stored of the state cannot be
 // trusted, if the store has found that, while nobody read it or when somebody did. That stays
-// so until the state is replaced, also for a machine that is opened again.
+// so until the state is replaced, also for a machine that is opened again. It returns [ErrFailed]
+// when the store has failed: what was applied is not written then, which nobody may be waiting for.
 func (m *Machine) Damage() error {
+	if err := m.store.Err(); errors.Is(err, ErrFailed) {
+		return err
+	}
 	return m.store.rotOf(m.replica, m.published.Load().generation)
 }

@@ -80,6 +80,7 @@ type hooks struct {
 	full           [16]atomic.Bool // by node id: its disk is
 	held           [16]atomic.Bool // by node id: its log waits for space
 	rots           [16]atomic.Bool // by node id: what one of its state machines has stored
+	breaks         [16]atomic.Bool // by node id: the store of its state machines
 }
 
 // holdWord makes the state machine on a node stop before it applies a word. It
@@ -414,6 +415,19 @@ func TestRefusedCreationHarmsNobody(t *testing.T) {
 	}
 	c.add(1, 1, "fine")
 	c.wantWords(1, 1, "fine")
+}
+
+// TestFatalErrorInTheBackground: a store that many state machines share fails when it writes what
+// was answered already. The node hears of it without another command.
+func TestFatalErrorInTheBackground(t *testing.T) {
+	c := newCluster(t, 1)
+	c.createSpec(Spec{ID: 1, Kind: "brittle", Voters: []raftyard.NodeID{1}})
+	c.add(1, 1, "fine")
+	c.breaks[1].Store(true)
+	<-c.nodes[1].Failed()
+	if err := c.nodes[1].Err(); !errors.Is(err, group.ErrFatal) {
+		t.Errorf("Err = %v, want what the state machine said", err)
+	}
 }
 
 // TestFatalErrorOfAStateMachine: a store that many state machines share has failed.

@@ -45,6 +45,9 @@ func (b *brittle) Apply(batch []group.Command) ([]group.Result, error) {
 
 // Damage implements [group.Checked].
 func (b *brittle) Damage() error {
+	if b.c.breaks[b.env.Node].Load() {
+		return fmt.Errorf("a shared store: %w", group.ErrFatal)
+	}
 	if b.c.rots[b.env.Node].CompareAndSwap(true, false) {
 		return errors.New("it has rotted")
 	}
