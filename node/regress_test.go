@@ -430,6 +430,46 @@ func TestFatalErrorInTheBackground(t *testing.T) {
 	}
 }
 
+// TestFailedStoreIsNoDamage: a store that cannot write any more has lost nothing, whoever comes
+// upon it first. The others keep the replica, which is there again after a restart.
+func TestFailedStoreIsNoDamage(t *testing.T) {
+	for _, first := range []string{"Damage", "Apply"} {
+		t.Run(first, func(t *testing.T) {
+			c, at := brittleCluster(t, "a")
+			r := c.nodes[at].replica(1)
+			hook := func(env group.Env, w string) {
+				if env.Node == at && w == "b" {
+					c.breaks[at].Store(true)
+					panic("the store has failed")
+				}
+			}
+			if first == "Apply" {
+				c.onApply.Store(&hook)
+				c.add(c.leader(1), 1, "b")
+			} else {
+				c.breaks[at].Store(true)
+			}
+			<-c.nodes[at].Failed()
+			<-r.gone
+			if q := r.quarantine(); q.Reason != MachineFailed || c.nodes[at].isDamaged(r) {
+				t.Errorf("its quarantine is %+v", q)
+			}
+			c.add(c.leader(1), 1, "c")
+			c.mend()
+			c.breaks[at].Store(false)
+			c.close(at)
+			c.open(at, nil)
+			c.eventually("it has followed", func() bool {
+				words := c.stale(at, 1)
+				return len(words) > 1 && words[len(words)-1] == "c"
+			})
+			if now := c.nodes[at].replica(1); now.id != r.id {
+				t.Errorf("replica %d is there, want %d", now.id, r.id)
+			}
+		})
+	}
+}
+
 // TestFatalErrorOfAStateMachine: a store that many state machines share has failed.
 func TestFatalErrorOfAStateMachine(t *testing.T) {
 	c := newCluster(t, 1)

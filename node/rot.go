@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,9 +61,19 @@ func (m *machine) damage() (err error) {
 	return c.Damage()
 }
 
+// rotReason tells what is wrong with a state machine that says so itself. One whose store cannot
+// write any more has lost nothing: were it damage, the others would have another replica take its
+// place, where a restart of the node is enough.
+func rotReason(why error) QuarantineReason {
+	if errors.Is(why, group.ErrFatal) {
+		return MachineFailed
+	}
+	return DamagedState
+}
+
 // stateRotten has a replica whose state has been found to be damaged take over another's.
 func (n *Node) stateRotten(r *replica, why error) {
-	fault := faulty(DamagedState, why)
+	fault := faulty(rotReason(why), why)
 	if !r.mayStandStill(fault) {
 		n.stopReplica(r, fault)
 		return

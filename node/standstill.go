@@ -133,7 +133,7 @@ func (n *Node) machineFailed(r *replica, ts []task, err error) bool {
 	}
 	if why := r.machine.damage(); why != nil {
 		// It has failed because of what it had stored, and would again: it takes another state.
-		err = faultyAt(DamagedState, at.first, term, why)
+		err = faultyAt(rotReason(why), at.first, term, why)
 	}
 	fault := machineFault(index, term, err)
 	if f, ok := errors.AsType[*faultError](fault); ok && f.index != 0 {
