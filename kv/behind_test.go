@@ -219,6 +219,51 @@ func TestAppliedIsDurable(t *testing.T) {
 	}
 }
 
+// TestValuesAreTheCallers: whoever changes what he was given changes nothing else.
+func TestValuesAreTheCallers(t *testing.T) {
+	s := openTestStore(t, t.TempDir())
+	byHand(t, s)
+	m := openMachine(t, s, testReplica(1))
+	apply(t, m, 1, put("key", "value"))
+	for range 2 {
+		v, err := m.Get([]byte("key"))
+		if err != nil || string(v.Data) != "value" {
+			t.Fatalf("Get = %q, %v", v.Data, err)
+		}
+		clear(v.Data)
+		l, err := m.List(ListRequest{})
+		if err != nil || len(l.Items) != 1 || string(l.Items[0].Data) != "value" {
+			t.Fatalf("List = %+v, %v", l, err)
+		}
+		clear(l.Items[0].Data)
+	}
+	verify(t, m)
+}
+
+// TestReplicasWhileOneIsOpened: a state of which nothing is written yet is there, also while its
+// machine is opened again.
+func TestReplicasWhileOneIsOpened(t *testing.T) {
+	s := openTestStore(t, t.TempDir())
+	byHand(t, s)
+	m := openMachine(t, s, testReplica(1))
+	apply(t, m, 1, put("key", "value"))
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, ok := s.register(m.replica)
+	if !ok {
+		t.Fatal("it is open")
+	}
+	replicas, err := s.Replicas()
+	if err != nil || len(replicas) != 1 {
+		t.Errorf("Replicas = %v, %v", replicas, err)
+	}
+	s.unregister(m.replica, b)
+	if m = openMachine(t, s, m.replica); m.Revision() != 1 {
+		t.Errorf("it is at revision %d", m.Revision())
+	}
+}
+
 // TestCloseFlushes: a store that is closed leaves nothing out, also of machines that were
 // closed before.
 func TestCloseFlushes(t *testing.T) {

@@ -39,8 +39,8 @@ type request struct {
 
 // A committer makes write sets durable from one goroutine. While a transaction
 // is being synced the sets of other callers gather; the next transaction takes
-// all of them that fit. Each caller waits for its set, so the queue holds at most
-// one set for each call in flight.
+// all of them that fit. Each caller waits for its sets, so the queue holds those of the
+// calls in flight: one of each, and all that the flusher has taken.
 type committer struct {
 	db       *badgerdb.DB
 	log      *slog.Logger

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"math"
@@ -158,7 +159,7 @@ func (m *Machine) Query(data []byte) ([]byte, error) {
 	return nil, m.wrap("query", err)
 }
 
-// Get returns the value of key, or [ErrNotFound].
+// Get returns the value of key, which is the caller's then, or [ErrNotFound].
 func (m *Machine) Get(key []byte) (Value, error) {
 	if err := checkKey(key); err != nil {
 		return Value{}, err
@@ -170,6 +171,7 @@ func (m *Machine) Get(key []byte) (Value, error) {
 	if !a.found {
 		return Value{}, ErrNotFound
 	}
+	a.value.Data = bytes.Clone(a.value.Data) // it may be a layer's
 	return a.value, nil
 }
 

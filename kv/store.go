@@ -250,6 +250,7 @@ func (s *Store) Open(r Replica) (*Machine, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[r] = m
+	delete(s.left, r)
 	return m, nil
 }
 
@@ -302,7 +303,8 @@ func (s *Store) Destroy(r Replica) error {
 }
 
 // register notes that the machine of r is open, and reports false if it is. It returns what an
-// earlier machine has left that is not written yet, or nil.
+// earlier machine has left that is not written yet, or nil. That stays among what is left until
+// the machine is open: [Store.Replicas] must find it.
 func (s *Store) register(r Replica) (b *behind, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -310,9 +312,7 @@ func (s *Store) register(r Replica) (b *behind, ok bool) {
 		return nil, false
 	}
 	s.open[r] = nil
-	b = s.left[r]
-	delete(s.left, r)
-	return b, true
+	return s.left[r], true
 }
 
 // unregister notes that the machine of r is closed, with what it leaves, which may be nil.
@@ -367,11 +367,11 @@ func (s *Store) Stats() Stats {
 	return st
 }
 
-// Close waits for the calls that are in flight, makes durable what was applied, stops the
-// background work and closes the database. Snapshots that are being written end with [ErrClosed];
-// every later call returns it. A Restore ends when its reader returns. The machines
-// need not be closed before, but a node that has them must: its replicas would be
-// stopped for an error of their state machines.
+// Close waits for the calls that are in flight, makes durable what was applied unless there is
+// no disk space for it, stops the background work and closes the database. Snapshots that are
+// being written end with [ErrClosed]; every later call returns it. A Restore ends when its reader
+// returns. The machines need not be closed before, but a node that has them must: its replicas
+// would be stopped for an error of their state machines.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.db.StopWaiting()
