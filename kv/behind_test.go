@@ -404,6 +404,53 @@ func TestFullLayersWait(t *testing.T) {
 	}
 }
 
+// TestAdmittedCommandsCount: many machines that begin at one moment do not go beyond the bound
+// together.
+func TestAdmittedCommandsCount(t *testing.T) {
+	const machines = 32
+	s := openTestStore(t, t.TempDir())
+	byHand(t, s)
+	value := strings.Repeat("v", MaxValueBytes/2)
+	var wg sync.WaitGroup
+	s.generations.mu.Lock() // which holds them up after they were admitted
+	for g := range raftyard.GroupID(machines) {
+		m := openMachine(t, s, testReplica(g+1))
+		wg.Go(func() {
+			batch := make([]group.Command, 6)
+			for i := range batch {
+				batch[i] = group.Command{
+					Index: 1, Offset: i, Data: put(fmt.Sprint("key", i), value),
+				}
+			}
+			if _, err := m.Apply(batch); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, "all have begun", func() bool {
+		s.gate.mu.Lock()
+		defer s.gate.mu.Unlock()
+		return s.gate.inside == machines
+	})
+	s.generations.mu.Unlock()
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	var most int64
+	for applied := false; !applied; {
+		select {
+		case <-done:
+			applied = true
+		case <-s.flusher.wake:
+		}
+		most = max(most, s.Stats().Unwritten)
+		batch, _ := s.flusher.next()
+		s.flusher.wrote(batch, s.flusher.write(batch))
+	}
+	if limit := int64(maxUnwritten + maxWriteSetBytes + MaxCommandBytes); most > limit {
+		t.Errorf("%d bytes were not written, want at most %d", most, limit)
+	}
+}
+
 // TestOverwrittenKeysAreWrittenOnce: what changes again and again between two flushes is one
 // record.
 func TestOverwrittenKeysAreWrittenOnce(t *testing.T) {

@@ -21,6 +21,7 @@ type flusher struct {
 	queue   []*behind
 	bytes   int64 // that wait in the queue
 	taken   int64 // that are being written
+	coming  int64 // that commands may add which were admitted
 	stopped bool
 	err     error // the first failure
 }
@@ -99,15 +100,27 @@ func (f *flusher) await(b *behind) error {
 }
 
 // admit returns when commands of a replica may change something: when its upper layer has room,
-// less than so many bytes and items, and all replicas together have not too much.
-func (f *flusher) admit(b *behind, bytes, count int64) error {
+// less than so many bytes and items, and all replicas together have not too much. What the
+// commands may add counts from then on, until leave.
+func (f *flusher) admit(b *behind, bytes, count, adds int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.err == nil && (f.bytes+f.taken >= maxUnwritten || b.isFull(bytes, count)) {
+	for f.err == nil && (f.bytes+f.taken+f.coming >= maxUnwritten || b.isFull(bytes, count)) {
 		f.hurry()
 		f.changed.Wait()
 	}
+	if f.err == nil {
+		f.coming += adds
+	}
 	return f.err
+}
+
+// leave says that commands that were admitted have added what they add.
+func (f *flusher) leave(adds int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.coming -= adds
+	f.changed.Broadcast()
 }
 
 // unwritten returns how many bytes the database does not have yet.

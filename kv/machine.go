@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/raftyard/raftyard/group"
+	"github.com/raftyard/raftyard/internal/badgerdb"
 )
 
 var (
@@ -103,9 +104,11 @@ func (m *Machine) Apply(batch []group.Command) ([]group.Result, error) {
 // applyPart applies as many commands as one layer takes, at least one.
 func (m *Machine) applyPart(batch []group.Command) ([]group.Result, error) {
 	s := m.store
-	if err := s.flusher.admit(m.behind, s.writeSetBytes, s.writeSetCount); err != nil {
+	adds := m.mayAdd(batch)
+	if err := s.flusher.admit(m.behind, s.writeSetBytes, s.writeSetCount, adds); err != nil {
 		return nil, err
 	}
+	defer s.flusher.leave(adds)
 	fresh := m.state.generation
 	if fresh == 0 {
 		g, err := s.generations.allocate()
@@ -134,6 +137,15 @@ func (m *Machine) applyPart(batch []group.Command) ([]group.Result, error) {
 	m.behind.add(p)
 	m.setStateLocked(p.state)
 	return results, nil
+}
+
+// mayAdd returns about how many bytes a part of a batch adds to a layer at most.
+func (m *Machine) mayAdd(batch []group.Command) (bytes int64) {
+	most := m.store.writeSetBytes + MaxCommandBytes
+	for i := 0; i < len(batch) && bytes < most; i++ {
+		bytes += int64(len(batch[i].Data)) + recordOverhead + badgerdb.EntryOverhead
+	}
+	return min(bytes, most)
 }
 
 // run executes commands until the layer that takes them is full.
