@@ -2,7 +2,6 @@ package kv
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"sync"
 
@@ -233,9 +232,12 @@ func (b *behind) changesLocked(prefix, start []byte) []change {
 			if key < from || !strings.HasPrefix(key, with) {
 				continue
 			}
-			if _, hidden := b.top.get(key); l == b.top || !hidden {
-				found = append(found, change{key: key, item: it.item})
+			if l == b.under {
+				if _, hidden := b.top.get(key); hidden {
+					continue
+				}
 			}
+			found = append(found, change{key: key, item: it.item})
 		}
 	}
 	return found
@@ -243,13 +245,33 @@ func (b *behind) changesLocked(prefix, start []byte) []change {
 
 // A merge puts changes between the items of the database, in order.
 type merge struct {
-	changes []change
+	changes []change // a heap, the first key on top: a list may need few of many
 	fn      func(key []byte, it item) (more bool, err error)
 }
 
 func newMerge(changes []change, fn func([]byte, item) (bool, error)) *merge {
-	slices.SortFunc(changes, func(x, y change) int { return strings.Compare(x.key, y.key) })
-	return &merge{changes: changes, fn: fn}
+	m := &merge{changes: changes, fn: fn}
+	for i := len(changes)/2 - 1; i >= 0; i-- {
+		m.sink(i)
+	}
+	return m
+}
+
+// sink moves a change down to where none below it comes before it.
+func (m *merge) sink(i int) {
+	for {
+		first := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(m.changes); child++ {
+			if m.changes[child].key < m.changes[first].key {
+				first = child
+			}
+		}
+		if first == i {
+			return
+		}
+		m.changes[i], m.changes[first] = m.changes[first], m.changes[i]
+		i = first
+	}
 }
 
 // before gives fn what comes before a key of the database, and reports whether that item counts:
@@ -278,8 +300,10 @@ func (m *merge) rest() error {
 }
 
 func (m *merge) next() (more bool, err error) {
-	c := m.changes[0]
-	m.changes = m.changes[1:]
+	c, last := m.changes[0], len(m.changes)-1
+	m.changes[0], m.changes[last] = m.changes[last], c // who has the slice still has all of them
+	m.changes = m.changes[:last]
+	m.sink(0)
 	if !c.present() {
 		return true, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"strings"
 	"sync"
@@ -371,6 +372,57 @@ func TestReadsBesideFlushes(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
+}
+
+// TestListsAmongManyChanges: pages of a list have all keys in order, whether they are stored,
+// changed, deleted or new, in whichever layer.
+func TestListsAmongManyChanges(t *testing.T) {
+	const keys = 1000
+	s := openTestStore(t, t.TempDir())
+	m := openMachine(t, s, testReplica(1))
+	index := uint64(1)
+	want := make(map[string]string)
+	change := func(step int, value string) {
+		for i := 0; i < keys; i += step {
+			key := fmt.Sprintf("key-%04d", i)
+			cmd := put(key, value)
+			if want[key] = value; value == "" {
+				cmd = del(key)
+				delete(want, key)
+			}
+			apply(t, m, index, cmd)
+			index++
+		}
+	}
+	change(2, "stored")
+	flushAll(t, s)
+	byHand(t, s)
+	change(3, "below")
+	change(7, "")
+	s.flusher.next()
+	change(5, "above")
+	change(11, "")
+	var last []byte
+	got := make(map[string]string)
+	for q := (ListRequest{Limit: 7}); ; {
+		l, err := m.List(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range l.Items {
+			if bytes.Compare(last, i.Key) >= 0 {
+				t.Errorf("%s comes after %s", i.Key, last)
+			}
+			last, got[string(i.Key)] = i.Key, string(i.Data)
+		}
+		if q.Start = l.Next; q.Start == nil {
+			break
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%d items are listed, want %d", len(got), len(want))
+	}
+	verify(t, m)
 }
 
 // TestFullLayersWait: commands that come faster than they are written do not pile up.
