@@ -9,8 +9,9 @@ const (
 	// Linearizable reads see every write that was acknowledged before the read
 	// began, wherever.
 	Linearizable Consistency = iota
-	// Stale reads see some earlier state; which one is unknown. One replica does
-	// not go back, but for a restart of one whose state machine is in memory.
+	// Stale reads see some earlier state; which one is unknown. One replica does not go back, but
+	// for a restart of one whose state machine is in memory, or that was killed before its state
+	// machine had written what it showed, as the key-value store may be: see [Durable].
 	Stale
 )
 
