@@ -1,6 +1,7 @@
 package group
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -12,27 +13,40 @@ import (
 )
 
 // reads are the linearizable reads that wait for their index. All that wait when a
-// round begins share it; the others wait for the next.
+// question is asked share it; the others wait for the next one.
 //
-//	Read ─▶ waiting ─▶ round ─▶ Output.Reads
-//	           ▲          │ no answer within an election timeout,
-//	           └──────────┘ or another leader
+//	Read ─▶ waiting ─▶ asking ─▶ Output.Reads
+//	                   ▲    │ no answer within an election timeout,
+//	                   └────┘ or another leader: another question, for all of them
+//
+// An answer that comes after another question has been asked is as good for those for whom
+// its own question was. Where answers take longer than an election timeout, because the
+// network is slow or everybody is busy, no other ever comes.
 type reads struct {
 	replica raftyard.ReplicaID
 	boot    uint64
 	limit   int
 
 	waiting []any
-	round   []any
-	// rounds counts the rounds; asked is the question of the present one.
+	asking  []asker
+	// rounds counts the questions; open: the latest of them waits for its answer.
 	rounds uint64
-	asked  []byte
-	age    int // of the present round, in ticks
+	open   bool
+	age    int // of the latest question, in ticks
 
 	// held are the questions of followers that came before this leader knew what
 	// is committed, one for each member.
 	held map[uint64]*raftpb.Message
 }
+
+// An asker is a read for which questions were asked, the first of them in a given round.
+type asker struct {
+	token any
+	since uint64
+}
+
+// count returns how many reads wait.
+func (q *reads) count() int { return len(q.waiting) + len(q.asking) }
 
 // Read asks for the index from which a linearizable read may be answered: that of
 // everything that was committed when Read was called. Unless it is cancelled,
@@ -43,17 +57,17 @@ func (r *Replica) Read(token any) error {
 	if err := r.usable(); err != nil {
 		return err
 	}
-	if n := len(r.reads.waiting) + len(r.reads.round); n >= r.reads.limit {
+	if n := r.reads.count(); n >= r.reads.limit {
 		return fmt.Errorf("%w: %d reads wait", ErrOverloaded, n)
 	}
 	r.reads.waiting = append(r.reads.waiting, token)
 	return nil
 }
 
-// tick ages the present round and gives it up when no answer comes: raft drops
+// tick ages the latest question and gives it up when no answer comes: raft drops
 // questions without saying so.
 func (q *reads) tick(limit int) {
-	if q.asked == nil {
+	if !q.open {
 		return
 	}
 	if q.age++; q.age >= limit {
@@ -61,67 +75,103 @@ func (q *reads) tick(limit int) {
 	}
 }
 
-// restart puts the readers of the present round before the others. Another round
-// asks for all of them, with another question: the answer to this one may still
-// come, and be too old for those who came later.
-func (q *reads) restart() {
-	if q.asked == nil {
-		return
-	}
-	q.waiting = append(q.round, q.waiting...)
-	q.round, q.asked, q.age = nil, nil, 0
-}
+// restart has another question asked, for all who wait. The answer to the one before may
+// still come, and be too old for those who came later.
+func (q *reads) restart() { q.open, q.age = false, 0 }
 
-// begin makes a round of all that wait and returns its question.
+// begin returns another question, for all that wait.
 func (q *reads) begin() []byte {
 	q.rounds++
-	q.round, q.waiting = q.waiting, nil
-	q.age = 0
-	q.asked = binary.BigEndian.AppendUint64(nil, uint64(q.replica))
-	q.asked = binary.BigEndian.AppendUint64(q.asked, q.boot)
-	q.asked = binary.BigEndian.AppendUint64(q.asked, q.rounds)
-	return q.asked
+	q.asking = slices.Grow(q.asking, len(q.waiting))
+	for _, token := range q.waiting {
+		q.asking = append(q.asking, asker{token: token, since: q.rounds})
+	}
+	q.waiting = nil
+	q.open, q.age = true, 0
+	b := q.question(q.rounds)
+	return b[:]
 }
 
-// finish ends the present round if one of the answers is to its question.
+// questionSize is the length of a question: replica, boot, round.
+const questionSize = 3 * 8
+
+// question returns the question of a round. No other one is like it, also not one of another
+// start of the replica.
+func (q *reads) question(round uint64) (b [questionSize]byte) {
+	binary.BigEndian.PutUint64(b[:], uint64(q.replica))
+	binary.BigEndian.PutUint64(b[8:], q.boot)
+	binary.BigEndian.PutUint64(b[16:], round)
+	return b
+}
+
+// roundOf returns in which round a question was asked, zero if it is not one of these.
+func (q *reads) roundOf(question []byte) uint64 {
+	if len(question) != questionSize {
+		return 0
+	}
+	round := binary.BigEndian.Uint64(question[16:])
+	if b := q.question(round); round > q.rounds || !bytes.Equal(question, b[:]) {
+		return 0
+	}
+	return round
+}
+
+// finish ends the reads to whose questions there are answers.
 func (q *reads) finish(dst []ReadReady, answers []raft.ReadState) []ReadReady {
 	for _, a := range answers {
-		if q.asked == nil || !slices.Equal(a.RequestCtx, q.asked) {
-			continue
-		}
-		for _, token := range q.round {
-			dst = append(dst, ReadReady{Token: token, Index: a.Index})
-		}
-		q.round, q.asked, q.age = nil, nil, 0
+		round := q.roundOf(a.RequestCtx)
+		q.asking = slices.DeleteFunc(q.asking, func(k asker) bool {
+			answered := k.since <= round
+			if answered {
+				dst = append(dst, ReadReady{Token: k.token, Index: a.Index})
+			}
+			return answered
+		})
 	}
+	q.settle()
 	return dst
 }
 
-func (q *reads) cancel(token any) bool {
-	for _, list := range []*[]any{&q.round, &q.waiting} {
-		if i := slices.Index(*list, token); i >= 0 {
-			*list = slices.Delete(*list, i, i+1)
-			return true
-		}
+// settle closes the latest question when nobody waits for its answer any more: those who
+// wait for the next one need not.
+func (q *reads) settle() {
+	if len(q.asking) == 0 {
+		q.restart()
 	}
-	return false
+}
+
+func (q *reads) cancel(token any) bool {
+	if i := slices.Index(q.waiting, token); i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+		return true
+	}
+	i := slices.IndexFunc(q.asking, func(k asker) bool { return k.token == token })
+	if i < 0 {
+		return false
+	}
+	q.asking = slices.Delete(q.asking, i, i+1)
+	q.settle()
+	return true
 }
 
 // drop ends all reads with err.
 func (q *reads) drop(dst []Outcome, err error) []Outcome {
-	q.restart()
+	for _, k := range q.asking {
+		dst = append(dst, Outcome{Token: k.token, Err: err})
+	}
 	for _, token := range q.waiting {
 		dst = append(dst, Outcome{Token: token, Err: err})
 	}
-	q.waiting, q.held = nil, nil
+	q.waiting, q.asking, q.held = nil, nil, nil
+	q.restart()
 	return dst
 }
 
-// canRead reports whether a round can begin: raft would answer a leader that leads
+// canRead reports whether a question can be asked: raft would answer a leader that leads
 // alone before the first entry of its term is committed, from a commit index that
 // may be older than what it acknowledged before it was started again.
 func (r *Replica) canRead() bool {
-	if r.reads.asked != nil || len(r.reads.waiting) == 0 || r.usable() != nil {
+	if r.reads.open || r.reads.count() == 0 || r.usable() != nil {
 		return false
 	}
 	if r.view.role == Leader {

@@ -18,7 +18,7 @@ func (r *Replica) AtRest() bool {
 		return false
 	case len(r.proposals.queue)+len(r.proposals.inflight) > 0:
 		return false
-	case len(r.reads.waiting)+len(r.reads.round)+len(r.reads.held) > 0:
+	case r.reads.count()+len(r.reads.held) > 0:
 		return false
 	case v.role == Leader:
 		return v.ownTermCommitted() && r.rn.BasicStatus().LeadTransferee == 0
@@ -32,5 +32,8 @@ func (r *Replica) AtRest() bool {
 func (r *Replica) Rest() {
 	if len(r.proposals.inflight) == 0 {
 		r.proposals.inflight = nil
+	}
+	if len(r.reads.asking) == 0 {
+		r.reads.asking = nil
 	}
 }

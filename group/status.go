@@ -98,7 +98,7 @@ func (r *Replica) Status() Status {
 	s := Status{
 		Group: r.cfg.Group, Replica: r.cfg.Replica, State: r.state, Position: r.Position(),
 		Queued: len(r.proposals.queue), QueuedBytes: r.proposals.bytes,
-		Reads:         len(r.reads.waiting) + len(r.reads.round),
+		Reads:         r.reads.count(),
 		Uninitialised: r.state.IsZero(), Removed: r.removed,
 	}
 	for _, b := range r.proposals.inflight {
