@@ -232,6 +232,9 @@ func (n *Node) checkRegistry(c *Check) {
 	}
 	c.OK = false
 	c.Detail = "the system group has not answered yet; it needs a majority of its voters"
+	if w := n.waitsFor.Load(); w != nil {
+		c.Detail = fmt.Sprintf("%s; %v", c.Detail, w)
+	}
 	if why != nil {
 		c.Detail = why.Error()
 	}

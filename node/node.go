@@ -89,6 +89,8 @@ type Node struct {
 
 	letIn        atomic.Bool // the registry knows this node, though it may be no member yet
 	announceNext time.Time   // used by housekeeping alone
+	reading      *reading    // used by housekeeping alone; nil: none is under way
+	waitsFor     atomic.Pointer[startWait]
 	whereabouts  whereabouts
 
 	mu       sync.RWMutex

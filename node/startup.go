@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -15,6 +16,8 @@ import (
 const (
 	// announceEvery is how often a node that waits to be let in says where it is.
 	announceEvery = 5 * time.Second
+	// lookAtReading is how often a node that reads the registry does what might help.
+	lookAtReading = time.Second
 
 	// The log says what a start waits for after so long, and then ever more rarely.
 	firstComplaint = 3 * time.Second
@@ -28,6 +31,7 @@ const (
 // group.
 func (n *Node) housekeeping() {
 	ctx := n.running
+	defer n.endReading()
 	for n.settle(ctx) {
 		n.ready.Store(true)
 		n.noteChange()
@@ -40,6 +44,13 @@ func (n *Node) housekeeping() {
 			}
 		}
 		n.ready.Store(false)
+	}
+}
+
+// endReading waits for the end of a read that is under way when the node stops.
+func (n *Node) endReading() {
+	if n.reading != nil {
+		n.reading.wait()
 	}
 }
 
@@ -57,6 +68,7 @@ func (n *Node) settle(ctx context.Context) bool {
 	patience := complaints{next: n.world.now().Add(firstComplaint), pause: firstComplaint}
 	for _, step := range steps {
 		for err := step.do(ctx); err != nil; err = step.do(ctx) {
+			n.waitsFor.Store(&startWait{step: step.name, err: err})
 			if patience.due(n.world.now()) {
 				n.complain(step.name, err)
 			}
@@ -65,10 +77,19 @@ func (n *Node) settle(ctx context.Context) bool {
 				return false
 			}
 		}
+		n.waitsFor.Store(nil)
 		n.logger.Debug("start-up step done", stepAttr(step.name))
 	}
 	return ctx.Err() == nil
 }
+
+// A startWait is what a start waits for: a step, and why it was not done the last time.
+type startWait struct {
+	step string
+	err  error
+}
+
+func (w *startWait) String() string { return fmt.Sprintf("to %s: %v", w.step, w.err) }
 
 // complaints say when to complain: soon, and then ever more rarely.
 type complaints struct {
@@ -99,9 +120,7 @@ func (n *Node) complain(step string, err error) {
 // refresh reads the registry linearizably, once. From then on what it says may
 // be used against what is on this node's disk.
 func (n *Node) refresh(parent context.Context) error {
-	ctx, cancel := n.world.withTimeout(parent, time.Second)
-	defer cancel()
-	err := View(ctx, n, raftyard.SystemGroup, Linearizable, n.checkStanding)
+	err := n.readRegistry(parent)
 	switch {
 	case err == nil:
 		n.outside.Store(nil)
@@ -117,6 +136,45 @@ func (n *Node) refresh(parent context.Context) error {
 		n.takeOutside(refusal)
 	}
 	return errors.Join(err, refusal)
+}
+
+// A reading is a read of the registry that is under way.
+type reading struct {
+	process
+	begun time.Time
+	err   error // when the process has returned
+}
+
+// readRegistry reads the registry linearizably, or says after lookAtReading that this takes
+// longer: then it goes on, and the next call finds how it stands. If it began anew each time
+// it would never be done where an answer takes longer than that, since the network is slow, or
+// all nodes are busy with thousands of groups that have woken because this one has come.
+func (n *Node) readRegistry(ctx context.Context) error {
+	rd := n.reading
+	if rd == nil {
+		rd = &reading{begun: n.world.now()}
+		rd.process = n.world.spawn("read the registry", func() {
+			rd.err = View(ctx, n, raftyard.SystemGroup, Linearizable, n.checkStanding)
+		})
+		n.reading = rd
+	}
+	short, cancel := n.world.withTimeout(ctx, lookAtReading)
+	defer cancel()
+	if _, from := await[struct{}](n.world, nil, rd.done, short.Done()); from == fromSecond {
+		return n.unanswered(rd)
+	}
+	n.reading = nil
+	return rd.err
+}
+
+// unanswered says what a read of the registry waits for.
+func (n *Node) unanswered(rd *reading) error {
+	took := n.world.now().Sub(rd.begun).Round(time.Second)
+	leader, ok := n.Leader(raftyard.SystemGroup)
+	if !ok {
+		return fmt.Errorf("%w: asked for %v", ErrNoLeader, took)
+	}
+	return fmt.Errorf("%w: node %d, which leads, has not answered for %v", ErrTimeout, leader, took)
 }
 
 // mayAnnounce reports whether this node shall tell where it is. One that waits to be
