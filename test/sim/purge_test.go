@@ -42,8 +42,11 @@ func crashInPurge(t *testing.T, seed, n uint64) (broken *BrokenError, crashes in
 	if kind := s.w.kindOf(durable); kind != "durable" {
 		t.Fatalf("group %d is %s", durable, kind)
 	}
-	s.Until("the group has a leader, and the nodes are ready", func() bool {
-		return s.Leader(durable) != 0 && !slices.ContainsFunc(s.w.hosts, (*host).unready)
+	s.Until("the group has its voters and a leader, and the nodes are ready", func() bool {
+		return s.Leader(durable) != 0 && !slices.ContainsFunc(s.w.hosts, func(h *host) bool {
+			r, here := s.replica(h.id, durable)
+			return h.unready() || !here || len(r.State.Descriptor.Voters()) != len(s.w.hosts)
+		})
 	})
 	leader := s.Leader(durable)
 	goes := other(leader)
