@@ -93,8 +93,7 @@ func (f *flusher) await(b *behind) error {
 		if f.err != nil {
 			return f.err
 		}
-		f.hurry()
-		f.changed.Wait()
+		f.waitLocked()
 	}
 	return f.err
 }
@@ -106,13 +105,21 @@ func (f *flusher) admit(b *behind, bytes, count, adds int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for f.err == nil && (f.bytes+f.taken+f.coming >= maxUnwritten || b.isFull(bytes, count)) {
-		f.hurry()
-		f.changed.Wait()
+		f.waitLocked()
 	}
 	if f.err == nil {
 		f.coming += adds
 	}
 	return f.err
+}
+
+// waitLocked waits until something has changed, and has what is in the queue written for that.
+// With nothing there the flusher would only wake who waits, who would wake it again.
+func (f *flusher) waitLocked() {
+	if len(f.queue) > 0 {
+		f.hurry()
+	}
+	f.changed.Wait()
 }
 
 // leave says that commands that were admitted have added what they add.
@@ -153,7 +160,7 @@ type flush struct {
 func (f *flusher) next() (batch []flush, last bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err != nil {
+	if f.err != nil || len(f.queue) == 0 {
 		return nil, f.stopped
 	}
 	for _, b := range f.queue {
