@@ -129,9 +129,10 @@ func (b *behind) begin() (*pending, *badgerdb.Snapshot, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p := newPending(b.db.Reader(view.Txn), b.replica.Group, b.state)
-	p.top, p.under = b.top, b.under
-	return p, view, nil
+	return &pending{
+		at: b.db.Reader(view.Txn), top: b.top, under: b.under, group: b.replica.Group,
+		state: b.state, items: make(map[string]pendingItem),
+	}, view, nil
 }
 
 // add takes over what commands have done.

@@ -81,13 +81,7 @@ func (c *committer) stop() {
 }
 
 // commit returns when set is durable, or will certainly never be reported to be.
-func (c *committer) commit(set writeSet) error {
-	r := &request{set: set, done: make(chan error, 1)}
-	if err := c.enqueue(r); err != nil {
-		return err
-	}
-	return <-r.done
-}
+func (c *committer) commit(set writeSet) error { return c.commitAll([]writeSet{set}) }
 
 // commitAll is commit for several sets, which share transactions as far as they fit.
 func (c *committer) commitAll(sets []writeSet) error {

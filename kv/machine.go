@@ -78,11 +78,10 @@ func (m *Machine) end() {
 
 // Apply applies the commands of whole entries, in order. What they do is seen at once, and becomes
 // durable a little later, see [Machine.Applied]; when too much is not yet, Apply waits. A command
-// that is malformed, beyond a limit or whose
-// condition does not hold has a result that says so, and no effect; a command at
-// a position that was applied before is skipped. An error means that the store
-// failed or that a stored record is damaged; then the state is that of some
-// command before.
+// that is malformed, beyond a limit or whose condition does not hold has a result that says so,
+// and no effect; a command at a position that was applied before is skipped. An error means that
+// the store failed or that a stored record is damaged; then the state is that of some command
+// before.
 //
 // The commands of one entry must not be divided between two calls.
 func (m *Machine) Apply(batch []group.Command) ([]group.Result, error) {
@@ -109,20 +108,19 @@ func (m *Machine) applyPart(batch []group.Command) ([]group.Result, error) {
 		return nil, err
 	}
 	defer s.flusher.leave(adds)
-	fresh := m.state.generation
-	if fresh == 0 {
-		g, err := s.generations.allocate()
-		if err != nil {
+	in := m.state.generation
+	if in == 0 {
+		var err error
+		if in, err = s.generations.allocate(); err != nil {
 			return nil, err
 		}
-		fresh = g
 	}
 	p, view, err := m.behind.begin()
 	if err != nil {
 		return nil, err
 	}
 	defer view.Discard()
-	p.state.generation = fresh
+	p.state.generation = in
 	var results []group.Result
 	err = guard(func() (err error) {
 		results, err = m.run(p, batch)

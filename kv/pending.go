@@ -26,10 +26,6 @@ type pendingItem struct {
 	stored bool // below the layer there is a record of the key
 }
 
-func newPending(at badgerdb.Reader, g raftyard.GroupID, s machineState) *pending {
-	return &pending{at: at, group: g, state: s, items: make(map[string]pendingItem)}
-}
-
 func (p *pending) count() int64 { return int64(len(p.items)) }
 
 // lookup returns the item of key, which is the zero item when there is none.
